@@ -344,11 +344,17 @@ func (q *inquiry) heartbeat(l Look, speaks Speaks) {
 	case l.Started.IsZero() || q.id.LastBeat.IsZero():
 		q.skip("heartbeat", "its time or that of the process is not known")
 	case l.Started.After(q.id.LastBeat):
-		q.saw("heartbeat", speaks, "the process started %s after it",
-			l.Started.Sub(q.id.LastBeat).Round(time.Millisecond))
+		q.saw("heartbeat", speaks, "the process started %s after it", rough(l.Started.Sub(q.id.LastBeat)))
 	default:
 		q.saw("heartbeat", speaks, "the process was there before it")
 	}
+}
+
+func rough(d time.Duration) string {
+	if d >= 48*time.Hour {
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	}
+	return d.Round(10 * time.Millisecond).String()
 }
 
 // sameClock says whether the recorded ticks and those that we read of the process count from the same moment. Ticks
