@@ -1,0 +1,108 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+)
+
+// LineError is a line of the log that is no entry: torn by a crash, or of somebody else's. The lines after it are read.
+type LineError struct {
+	Path   string
+	Line   int // counted from 1
+	Reason string
+	Err    error
+}
+
+func (e *LineError) Error() string {
+	return fmt.Sprintf("%s: line %d is no entry: %s", e.Path, e.Line, e.Reason)
+}
+
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Entries reads the log from its beginning. A *LineError stands for a line that is no entry, and the rest goes on; any
+// other error ends it. A log that is not there is empty. Nothing is written and nobody waited for: of an entry that
+// is being written at this moment a part may be read, as a torn line.
+func (l *Log) Entries() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		path, err := l.File()
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		f, _, err := open(path, os.O_RDONLY)
+		if errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		defer f.Close()
+		read(f, path, yield)
+	}
+}
+
+func read(r io.Reader, path string, yield func(Entry, error) bool) {
+	lines := bufio.NewReaderSize(r, MaxLine)
+	for n := 1; ; n++ {
+		line, err := lines.ReadSlice('\n')
+		bad := &LineError{Path: path, Line: n, Err: err}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			bad.Reason = "it is too long"
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = lines.ReadSlice('\n')
+			}
+			line = nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			yield(Entry{}, err)
+			return
+		}
+		text := bytes.TrimSpace(line)
+		switch {
+		case bad.Reason != "":
+			if !yield(Entry{}, bad) {
+				return
+			}
+		case len(text) > 0:
+			e, derr := decode(text)
+			if derr != nil {
+				bad.Reason, bad.Err = derr.Error(), derr
+				if !yield(Entry{}, bad) {
+					return
+				}
+			} else if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Highest is the highest epoch that the log knows of the lease whose would-be file is path; 0: none. Bad are the lines
+// that could not be read: a torn one tells of nothing that was done, since its writer died before its act; what stood
+// in another one nobody knows. The error says that the log itself cannot be read.
+func (l *Log) Highest(path string) (epoch uint64, bad []*LineError, err error) {
+	path = Canonical(path)
+	for e, err := range l.Entries() {
+		if line, ok := errors.AsType[*LineError](err); ok {
+			bad = append(bad, line)
+			continue
+		}
+		if err != nil {
+			return 0, bad, err
+		}
+		if e.Path == path {
+			epoch = max(epoch, e.EpochOld, e.EpochNew)
+		}
+	}
+	return epoch, bad, nil
+}
