@@ -1,0 +1,5 @@
+//go:build !unix
+
+package lease
+
+const openFlags = 0
