@@ -1,0 +1,224 @@
+package watch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"holdfast/sweep"
+)
+
+// source tells of changes in directories. It is fsnotify's watcher, or a test's.
+type source interface {
+	Add(dir string) error
+	Remove(dir string) error
+	Events() <-chan fsnotify.Event
+	Errors() <-chan error
+	Close() error // joins whatever it started
+}
+
+type kernel struct{ *fsnotify.Watcher }
+
+func (k kernel) Events() <-chan fsnotify.Event { return k.Watcher.Events }
+func (k kernel) Errors() <-chan error          { return k.Watcher.Errors }
+
+func openKernel() (source, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	return kernel{w}, nil
+}
+
+// watched is a directory of which the source tells.
+type watched struct {
+	place place
+	roots []int     // whose look listed it
+	since time.Time // changes after this are told
+}
+
+// openSource asks for the one source of this Run, unless it is there.
+func (e *engine) openSource() {
+	if e.source != nil {
+		return
+	}
+	open := e.w.open
+	if open == nil {
+		open = openKernel
+	}
+	e.source, e.noSource = open()
+	if e.noSource != nil {
+		e.source = nil
+	}
+}
+
+// reasonOf says why the kernel does not tell of changes.
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "no more directories can be watched: " + watchLimit
+	case errors.Is(err, syscall.EMFILE):
+		return "no more watchers can be had: " + instanceLimit
+	default:
+		return err.Error()
+	}
+}
+
+// follow makes the source tell of the directories of the i-th root and of no others. It reports whether a
+// directory is watched only now: what changed in it before may not have been seen.
+func (e *engine) follow(i int) (more bool) {
+	look, r := e.looks[i], &e.roots[i]
+	wanted := make(map[string]bool, len(look.dirs))
+	r.refused = nil
+	if e.source != nil && look.place != (place{}) && look.root.Local {
+		for _, dir := range look.dirs {
+			wanted[dir] = true
+			added, err := e.add(i, dir)
+			more = more || added
+			if err != nil {
+				r.refused = err
+			}
+		}
+	}
+	r.rewatch = false
+	e.unfollow(i, wanted)
+	return more
+}
+
+// add makes the source tell of a directory of the i-th root. The error says why it cannot; a directory that went,
+// or whose look said already that it cannot be read, is none.
+func (e *engine) add(i int, dir string) (added bool, err error) {
+	p, err := placeOf(dir)
+	if err != nil {
+		return false, nil
+	}
+	old := e.dirs[dir]
+	known := old != nil && old.place == p
+	if known && !e.roots[i].rewatch {
+		old.add(i)
+		return false, nil
+	}
+	since := time.Now()
+	switch err = e.source.Add(dir); {
+	case err == nil && known:
+		old.add(i)
+		return false, nil
+	case err == nil:
+		d := &watched{place: p, since: since}
+		if old != nil {
+			d.roots = old.roots
+		}
+		d.add(i)
+		e.dirs[dir] = d
+		return true, nil
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, os.ErrPermission):
+		delete(e.dirs, dir)
+		return false, nil
+	default:
+		delete(e.dirs, dir)
+		return false, err
+	}
+}
+
+// tellMode tells how the i-th root is watched, and why not by the kernel.
+func (e *engine) tellMode(i int) {
+	look, r := e.looks[i], &e.roots[i]
+	root := &look.root
+	poll := func(reason string) { root.Watch, root.Every, root.Reason = pollMode, pollGap, reason }
+	switch {
+	case look.place == place{}:
+		root.Watch = noMode
+	case !root.Local:
+		poll(fmt.Sprintf("changes on %s are not all told by the kernel", cmp.Or(root.FS, "this file system")))
+	case e.source == nil:
+		poll(reasonOf(e.noSource))
+	case r.refused != nil:
+		poll(reasonOf(r.refused))
+	case r.deaf:
+		poll("changes were found that the kernel did not tell of")
+	default:
+		root.Watch, root.Every, root.Reason = eventMode, 0, ""
+	}
+}
+
+// unfollow drops the directories of the i-th root but for those that are wanted.
+func (e *engine) unfollow(i int, wanted map[string]bool) {
+	for dir, d := range e.dirs {
+		if wanted[dir] || !d.drop(i) || len(d.roots) > 0 {
+			continue
+		}
+		delete(e.dirs, dir)
+		if e.source != nil {
+			_ = e.source.Remove(dir) // it may be gone, and its watch with it
+		}
+	}
+}
+
+func (d *watched) add(root int) {
+	if !slices.Contains(d.roots, root) {
+		d.roots = append(d.roots, root)
+	}
+}
+
+// drop reports whether the root was among those of the directory.
+func (d *watched) drop(root int) bool {
+	i := slices.Index(d.roots, root)
+	if i < 0 {
+		return false
+	}
+	d.roots = slices.Delete(d.roots, i, i+1)
+	return true
+}
+
+// hear takes note of an event: which roots must be looked at again. Events are hints; what they say is not
+// believed.
+func (e *engine) hear(ev fsnotify.Event) {
+	now := time.Now()
+	if d := e.dirs[ev.Name]; d != nil {
+		// The directory itself: if it was moved or removed, its watch went with it.
+		if ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) {
+			delete(e.dirs, ev.Name)
+		}
+		e.dirty(d, now)
+	}
+	if d := e.dirs[filepath.Dir(ev.Name)]; d != nil && (counts(ev) || e.isRoot(ev.Name)) {
+		e.dirty(d, now)
+	}
+}
+
+// isRoot reports whether the path is a root's: a root that is a file may have any name.
+func (e *engine) isRoot(path string) bool {
+	return slices.ContainsFunc(e.looks, func(l *rootLook) bool { return l.path == path })
+}
+
+func (e *engine) dirty(d *watched, now time.Time) {
+	for _, i := range d.roots {
+		e.roots[i].hint(now)
+	}
+}
+
+// counts reports whether an event can change what is shown. Builds and indexers write a great many files beside
+// the locks: those must not cost a look each.
+func counts(ev fsnotify.Event) bool {
+	if sweep.IsEntry(filepath.Base(ev.Name)) {
+		return true
+	}
+	if !ev.Has(fsnotify.Create) && !ev.Has(fsnotify.Chmod) {
+		return false // a directory that goes is told of by its own watch
+	}
+	info, err := os.Lstat(ev.Name)
+	return err == nil && info.IsDir()
+}
+
+// watchedSince reports whether the source tells of an entry's directory since before t.
+func (e *engine) watchedSince(en *Entry, t time.Time) bool {
+	d := e.dirs[filepath.Dir(en.Path)]
+	return d != nil && d.since.Before(t)
+}

@@ -1,0 +1,211 @@
+package watch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"holdfast/fslock/proc"
+	"holdfast/fslock/record"
+	"holdfast/fslock/verdict"
+)
+
+// What a child of the tests does, and with what.
+const (
+	childVar = "HOLDFAST_WATCH_CHILD"
+	argVar   = "HOLDFAST_WATCH_ARG"
+)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(childVar) {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "hold": // exists until its input ends, having said who it is
+		_ = json.NewEncoder(os.Stdout).Encode(proc.Local().Self())
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "look": // looks at a root once and tells what it saw
+		w := &Watcher{Roots: []Root{{Path: os.Getenv(argVar)}}}
+		s, err := w.Look(context.Background())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+		fmt.Print(lines(s))
+	}
+}
+
+// child returns a command that runs this test binary again as a child of that kind.
+func child(t *testing.T, binary, kind, arg string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary)
+	cmd.Env = append(os.Environ(), childVar+"="+kind, argVar+"="+arg)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+func testBinary(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+// startHolder starts a process that does nothing and returns who it is and what kills it. It is reaped at once.
+func startHolder(t *testing.T) (who proc.Self, kill func()) {
+	t.Helper()
+	cmd := child(t, testBinary(t), "hold", "")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = in.Close()
+	})
+	t.Cleanup(kill)
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(line, &who); err != nil {
+		t.Fatal(err)
+	}
+	return who, kill
+}
+
+// skip says why a test cannot run on this machine, which fails where all must run.
+func skip(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("HOLDFAST_STRICT") == "1" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// lines tells a snapshot in text, without what differs from look to look.
+func lines(s *Snapshot) string {
+	var b strings.Builder
+	for _, r := range s.Roots {
+		fmt.Fprintf(&b, "root %s %s\n", r.Kind, r.Path)
+	}
+	for _, e := range s.Entries {
+		fmt.Fprintf(&b, "%s %s %s", e.Kind, e.Path, e.Verdict.State)
+		if e.Verdict.Cause != "" {
+			fmt.Fprintf(&b, " (%s)", e.Verdict.Cause)
+		}
+		if e.Verdict.Stuck {
+			b.WriteString(" stuck")
+		}
+		b.WriteByte('\n')
+	}
+	for _, e := range s.Errors {
+		fmt.Fprintf(&b, "error %s: %v\n", e.Path, e.Err)
+	}
+	return b.String()
+}
+
+// ours are the fields by which a death is proven also where other users' processes are hidden.
+func ours(who proc.Self) record.Ours { return record.Ours{PIDNS: who.PIDNS, TimeNS: who.TimeNS} }
+
+// newLease is a lease that who holds and has renewed at.
+func newLease(who proc.Self, id string, at time.Time) record.Lease {
+	o := ours(who)
+	o.KernelBootID, o.PIDStartTicks = who.BootID, who.StartTicks
+	return record.Lease{
+		Ours:       o,
+		InstanceID: id, OwnerBootID: "owner-1", BlockID: "block-1", PID: uint32(who.PID),
+		AcquiredAtMS: at.UnixMilli(), RenewedAtMS: at.UnixMilli(), Epoch: 3, Hostname: strings.ToLower(who.Host),
+		PIDStartS: who.StartUnix, Channel: "stable", Version: "0.57", ClaimID: "claim-" + id,
+	}
+}
+
+// newLock is a lock that who holds and has beaten at.
+func newLock(who proc.Self, at time.Time) record.Lock {
+	l := record.Lock{
+		PID: uint32(who.PID), Hostname: who.Host, CreatedAtMS: uint64(at.UnixMilli()), HeartbeatAtMS: uint64(at.UnixMilli()),
+		WriterEpoch: "writer-1", Ours: ours(who),
+	}
+	if who.StartTicks != 0 {
+		l.ProcessStartTime = &who.StartTicks
+	}
+	if who.BootID != "" {
+		l.BootID = &who.BootID
+	}
+	return l
+}
+
+// put writes a file as the originals do, by rename, and makes its directory; its time is now, which in a bubble is
+// not the system's.
+func put(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	temp := filepath.Join(filepath.Dir(path), ".writing")
+	if err := os.WriteFile(temp, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	if err := os.Chtimes(temp, now, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(temp, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// putLease writes a lease and its counter below a directory of leases.
+func putLease(t *testing.T, dir string, l record.Lease) {
+	t.Helper()
+	put(t, filepath.Join(dir, l.InstanceID+".epoch"), record.EncodeCounter(l.Epoch))
+	put(t, filepath.Join(dir, l.InstanceID+".lease.json"), l.Encode())
+}
+
+func putLock(t *testing.T, path string, l record.Lock) {
+	t.Helper()
+	put(t, path, l.Encode())
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// find returns the entry of that path; nil when there is none.
+func find(s *Snapshot, path string) *Entry {
+	for i := range s.Entries {
+		if s.Entries[i].Path == path {
+			return &s.Entries[i]
+		}
+	}
+	return nil
+}
+
+// is reports whether the entry of that path is there in that state.
+func is(s *Snapshot, path string, state verdict.State) bool {
+	e := find(s, path)
+	return e != nil && e.Verdict.State == state
+}

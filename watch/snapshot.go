@@ -1,0 +1,79 @@
+// Package watch looks at the disk when told to or when time passes and yields immutable snapshots.
+package watch
+
+import (
+	"time"
+
+	"holdfast/fslock/proc"
+	"holdfast/fslock/verdict"
+)
+
+// Kind is what an entry is.
+type Kind uint8
+
+// The kinds.
+const (
+	Lease Kind = iota + 1
+	Lock
+	Token
+	Temp
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Lease:
+		return "lease"
+	case Lock:
+		return "lock"
+	case Token:
+		return "token"
+	case Temp:
+		return "temp"
+	default:
+		return "unknown"
+	}
+}
+
+// Entry is one lease, lock, token or temp as it was looked at. It is immutable.
+type Entry struct {
+	Kind     Kind
+	Root     string // the root's path, as in Snapshot.Roots
+	Path     string // bytes as on disk, not made safe
+	ID       string // leases
+	Name     string // what a person knows it by, decoded from the storage; "" when unknown
+	Checkout string // the path of what a hashed key in Path stands for; "" when unknown
+	Subject  verdict.Subject
+	Verdict  verdict.Verdict // Subject judged at Snapshot.Time
+	Epoch    uint64          // leases: of the record, or of the counter when free; 0: unknown
+	Token    *verdict.Token  // locks: the token beside it
+	LockOf   string          // tokens and temps: the path of the lock they belong to
+	Raw      []byte          // the file's bytes, nil when not read
+}
+
+// Root is one directory or file that is looked at.
+type Root struct {
+	Path     string
+	Kind     string        // "agentmux", "aft", "agentmux+aft", "plain", "file", "missing"
+	ChosenBy string        // "argument", or the rule or variable that chose it
+	FS       string        // file system type
+	Local    bool          // on the allow-list of local file systems
+	Watch    string        // "inotify" or "events", "poll", "none"
+	Every    time.Duration // between two looks of "poll"; 0 otherwise
+	Reason   string        // why it polls, or is missing; "" otherwise
+}
+
+// EntryError is a place that could not be looked at; its neighbours are there all the same.
+type EntryError struct {
+	Path string
+	Err  error
+}
+
+// Snapshot is one look at all roots. It is immutable.
+type Snapshot struct {
+	Seq      uint64
+	Time     time.Time
+	Observer proc.Self
+	Roots    []Root
+	Entries  []Entry // by root, then kind and path
+	Errors   []EntryError
+}
