@@ -1,0 +1,197 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"holdfast/fslock/proc"
+	"holdfast/fslock/verdict"
+	"holdfast/tui/text"
+	"holdfast/watch"
+)
+
+// tab is a page of the detail.
+type tab uint8
+
+const (
+	tabOverview tab = iota
+	tabProcess
+	tabRaw
+	tabs
+)
+
+func (t tab) String() string { return [tabs]string{"Overview", "Process", "Raw"}[t] }
+
+// factWidth is the room for the heads of facts.
+const factWidth = 10
+
+// factLines are a head and what is said of it, wrapped. s is safe text.
+func (m *model) factLines(head, s string, w int, t tone) []string {
+	p := m.paint
+	indent := 3 + factWidth
+	if w < 40 {
+		indent = 3
+	}
+	var lines []string
+	for i, part := range p.wrap(s, w-indent) {
+		l := p.line(w).to(3)
+		if i == 0 && indent > 3 {
+			l.put(faint, head)
+		}
+		lines = append(lines, l.to(indent).put(t, part).String())
+	}
+	return lines
+}
+
+// detailPane draws what is known of the entry under the cursor: a title with the tabs, and the open tab.
+func (m *model) detailPane(r rect) []string {
+	if r.h < 1 {
+		return nil
+	}
+	title := "nothing chosen"
+	if row := m.current(); row != nil {
+		title = row.name
+	}
+	names := make([]string, tabs)
+	for t := range tabs {
+		names[t] = t.String()
+		if t == m.tab {
+			names[t] = "[" + names[t] + "]"
+		}
+	}
+	lines := m.detailLines(r)
+	h := r.h - 1
+	top := max(0, min(m.scroll, len(lines)-h))
+	note := strings.Join(names, " ")
+	if len(lines) > h && m.zoomed {
+		note = fmt.Sprintf("%s %d%%", note, (top+h)*100/len(lines))
+	}
+	cut := len(lines) > top+h && h > 0
+	lines = lines[min(top, len(lines)):min(len(lines), top+h)]
+	if cut && r.h > mediumDetail+1 {
+		lines[h-1] = m.paint.line(r.w).put(faint, "   "+m.paint.Ellipsis()+" more: enter, or tab and j").String()
+		if m.zoomed || m.focused {
+			lines[h-1] = m.paint.line(r.w).put(faint, "   "+m.paint.Ellipsis()+" more: j").String()
+		}
+	}
+	return fit(append([]string{m.paint.rule(r.w, title, note)}, lines...), r.h)
+}
+
+// detailLines is the whole text of the open tab, for a pane of that size.
+func (m *model) detailLines(r rect) []string {
+	row := m.current()
+	if row == nil {
+		return nil
+	}
+	switch m.tab {
+	case tabProcess:
+		return m.processLines(row, r.w)
+	case tabRaw:
+		return m.rawLines(row, r.w)
+	case tabOverview, tabs:
+	}
+	if r.h <= mediumDetail+1 {
+		return m.brief(row, r.w)
+	}
+	return m.overview(row, r.w)
+}
+
+// brief is the overview in five lines.
+func (m *model) brief(r *row, w int) []string {
+	p := m.paint
+	v := r.entry.Judge(m.now)
+	lines := m.sentenceLines(v, w, 2)
+	var saw []string
+	for _, c := range v.Evidence {
+		if c.Skipped == "" && c.Speaks != proc.Neither {
+			saw = append(saw, c.Name+" "+c.Saw)
+		}
+	}
+	if len(saw) == 0 {
+		for _, c := range v.Evidence {
+			if c.Skipped == "" {
+				saw = append(saw, c.Name+" "+c.Saw)
+			}
+		}
+	}
+	oneLine := func(head, s string) {
+		if s != "" {
+			lines = append(lines, p.line(w).to(3).put(faint, head).to(3+factWidth).put(plain, p.Safe(s)).String())
+		}
+	}
+	oneLine("why", strings.Join(saw, "; "))
+	oneLine("clears", text.Clears(v, m.now))
+	if len(lines) < mediumDetail {
+		steps := nextSteps(m.snap, r.entry, &v)
+		if m.hold(r.entry) != nil {
+			steps = []string{"R release"}
+		}
+		oneLine("next", strings.Join(append(steps, "enter all evidence", "y copy path"), "   "))
+	}
+	return lines
+}
+
+// nextSteps are the next safe commands but the one whose answer is on the screen already.
+func nextSteps(s *watch.Snapshot, e *watch.Entry, v *verdict.Verdict) []string {
+	return slices.DeleteFunc(s.Next(e, v), func(step string) bool { return strings.HasPrefix(step, "holdfast why ") })
+}
+
+// sentenceLines are the state and the verdict's sentence, in at most limit lines.
+func (m *model) sentenceLines(v verdict.Verdict, w, limit int) []string {
+	p := m.paint
+	word := p.State(v.State)
+	head := 1 + text.Width(word) + 2
+	parts := p.wrap(p.Safe(v.Sentence), w-head)
+	if len(parts) > limit {
+		parts[limit-1] = strings.Join(parts[limit-1:], " ") // put cuts it
+		parts = parts[:limit]
+	}
+	lines := make([]string, 0, limit)
+	for i, part := range parts {
+		l := p.line(w)
+		if i == 0 {
+			l.put(plain, " ").put(stateTone(v.State), word)
+		}
+		lines = append(lines, l.to(head).put(plain, part).String())
+	}
+	return lines
+}
+
+// overview is all that is known: the verdict, who, when it clears, why, what each original would do, what next.
+func (m *model) overview(r *row, w int) []string {
+	p, e := m.paint, r.entry
+	v := r.entry.Judge(m.now)
+	word := p.State(v.State)
+	head := p.line(w).put(plain, " ").put(stateTone(v.State), word)
+	if v.Cause != "" {
+		head.put(plain, "  "+p.Safe(v.Cause))
+	}
+	if marks := m.marks(r, v); marks != "" {
+		head.put(plain, "  "+marks)
+	}
+	lines := []string{head.String()}
+	for _, s := range p.wrap(p.Safe(v.Sentence), w-2) {
+		lines = append(lines, p.line(w).put(plain, " "+s).String())
+	}
+	lines = append(lines, "")
+	fact := func(name, s string) {
+		if s != "" {
+			lines = append(lines, m.factLines(name, p.Safe(s), w, plain)...)
+		}
+	}
+	if own := m.hold(e); own != nil {
+		fact("held", fmt.Sprintf("by this screen, epoch %d; renewed until R, quit or a signal", own.epoch))
+	}
+	for _, f := range Facts(m.snap, e, m.now) {
+		switch f.Head {
+		case "":
+			lines = append(lines, "", p.line(w).put(plain, " ").put(strong, f.Says).String())
+		case skipped:
+			lines = append(lines, m.factLines(f.Head, p.Safe(f.Says), w, faint)...)
+		default:
+			fact(f.Head, f.Says)
+		}
+	}
+	return lines
+}

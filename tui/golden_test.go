@@ -1,0 +1,189 @@
+package tui
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"holdfast/watch"
+)
+
+var updateGolden = flag.Bool("update", false, "write testdata/*.golden anew")
+
+// compareGolden compares a picture, right-trimmed so that it can be read in a review.
+func compareGolden(t *testing.T, name string, d *desk) {
+	t.Helper()
+	checkPicture(t, d.model)
+	var b strings.Builder
+	for s := range strings.SplitSeq(d.view(), "\n") {
+		b.WriteString(strings.TrimRight(s, " ") + "\n")
+	}
+	path := filepath.Join("testdata", name+".golden")
+	if *updateGolden {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("%s differs (go test ./tui -update writes it anew):\n%s", path, b.String())
+	}
+}
+
+// checkPicture checks what every picture owes the terminal.
+func checkPicture(tb testing.TB, m *model) {
+	tb.Helper()
+	if problem := pictureProblem(m); problem != "" {
+		tb.Fatal(problem)
+	}
+}
+
+func pictureProblem(m *model) string {
+	if m.w == 0 || m.h == 0 {
+		return ""
+	}
+	lines := strings.Split(m.view(), "\n")
+	if len(lines) != m.h {
+		return fmt.Sprintf("%d lines on a screen of %dx%d", len(lines), m.w, m.h)
+	}
+	for i, s := range lines {
+		if w := max(ansi.StringWidth(s), ansi.StringWidthWc(s)); w > m.w {
+			return fmt.Sprintf("line %d takes %d cells of %d: %q", i, w, m.w, s)
+		}
+		if m.paint.bare && strings.ContainsRune(s, '\x1b') {
+			return fmt.Sprintf("line %d has an escape sequence without colours: %q", i, s)
+		}
+		for _, r := range ansi.Strip(s) {
+			if r < ' ' || m.paint.ASCII && r > '~' {
+				return fmt.Sprintf("line %d holds %q: %q", i, r, s)
+			}
+		}
+	}
+	return ""
+}
+
+func TestEveryStateAtEverySize(t *testing.T) {
+	for _, size := range []struct {
+		name string
+		w, h int
+	}{{"140x40", 140, 40}, {"80x24", 80, 24}, {"50x12", 50, 12}} {
+		for _, look := range []struct {
+			name  string
+			ascii bool
+		}{{"nocolor", false}, {"ascii", true}} {
+			t.Run(size.name+"-"+look.name, func(t *testing.T) {
+				s := screenFor()
+				s.NoColor, s.ASCII = true, look.ascii
+				d := sit(t, s, size.w, size.h)
+				d.see(everything(noon))
+				compareGolden(t, size.name+"-"+look.name, d)
+			})
+		}
+	}
+}
+
+func TestPictures(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		w, h int
+		do   func(*desk)
+	}{
+		{"detail-blocked", 80, 40, func(d *desk) {
+			d.choose(storage + "/inspect/8eb3d10c88aa02f1/writer.lease")
+			d.press("enter")
+		}},
+		{"detail-raw", 80, 24, func(d *desk) {
+			d.choose("torn")
+			d.press("]", "]")
+		}},
+		{"detail-process", 80, 24, func(d *desk) {
+			d.choose("sleeper")
+			d.finish(d.press("]"))
+			d.press("enter")
+		}},
+		{"plan-claim", 80, 24, func(d *desk) {
+			d.choose("reviewer")
+			d.press("C")
+		}},
+		{"plan-changed", 80, 24, func(d *desk) {
+			d.choose("crashed")
+			d.press("C")
+			w := &world{at: noon.Add(1e9), seq: 5}
+			w.lease("crashed", 0, alive(77), nil)
+			d.see(w.snapshot())
+		}},
+		{"plan-claim-50x12", 50, 12, func(d *desk) {
+			d.choose("reviewer")
+			d.press("C")
+		}},
+		{"quit-with-hold", 80, 24, func(d *desk) {
+			d.holding("researcher")
+			d.press("q")
+		}},
+		{"lost", 80, 24, func(d *desk) {
+			d.tell(delivery{losses: []loss{{held{id: "researcher"}, errMadeUp}}})
+		}},
+		{"help", 80, 24, func(d *desk) { d.press("?") }},
+		{"too-small", 40, 9, func(*desk) {}},
+		{"problems", 80, 24, func(d *desk) { d.press("!") }},
+		{"filter-error", 80, 24, func(d *desk) { d.press("/", "p", "i", "d", ":", "x") }},
+		{"filtered-to-nothing", 80, 24, func(d *desk) { d.press("/", "z", "z", "enter") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := screenFor()
+			s.NoColor = true
+			d := sit(t, s, c.w, c.h)
+			d.see(everything(noon))
+			c.do(d)
+			compareGolden(t, c.name, d)
+		})
+	}
+}
+
+func TestPicturesOfPlacesWithoutEntries(t *testing.T) {
+	empty := &watch.Snapshot{Seq: 1, Time: noon, Roots: []watch.Root{
+		{Path: registry, Kind: "agentmux", ChosenBy: "default", Watch: "inotify"},
+		{Path: "/srv/nfs/aft", Kind: "missing", ChosenBy: "$AFT_STORAGE_DIR", Watch: "none", Reason: "there is nothing at this path"},
+	}}
+	failing := everything(noon)
+	failing.Roots[1].Watch, failing.Roots[1].Every, failing.Roots[1].Reason = "poll", 1500*time.Millisecond, "nfs4 does not tell of changes made elsewhere"
+	failing.Errors = []watch.EntryError{{Path: storage + "/index", Err: os.ErrPermission}}
+	for _, c := range []struct {
+		name string
+		do   func(*desk)
+	}{
+		{"loading", func(*desk) {}},
+		{"empty", func(d *desk) { d.see(empty) }},
+		{"polling", func(d *desk) { d.see(failing) }},
+		{"stale", func(d *desk) {
+			d.see(everything(noon))
+			d.tellAt(delivery{ended: true, reason: errMadeUp}, noon.Add(9e9))
+		}},
+		{"paused", func(d *desk) {
+			d.see(everything(noon))
+			d.press("p")
+			w := &world{at: noon.Add(1e9), seq: 5}
+			w.lease("researcher", 0, alive(77), nil)
+			d.see(w.snapshot())
+			d.later(1e9)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := screenFor()
+			s.NoColor = true
+			d := sit(t, s, 80, 24)
+			c.do(d)
+			compareGolden(t, c.name, d)
+		})
+	}
+}

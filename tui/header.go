@@ -1,0 +1,405 @@
+package tui
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"holdfast/fslock/verdict"
+	"holdfast/lease"
+	"holdfast/tui/text"
+	"holdfast/watch"
+)
+
+// headerLine says what is looked at, how, and when.
+func (m *model) headerLine() string {
+	var entries, number, tokens, held string
+	if m.snap != nil {
+		entries, number = text.Count(m.total, "entry"), strconv.Itoa(m.total)
+		if m.tokens > 0 {
+			tokens = text.Count(m.tokens, "token")
+		}
+	}
+	if n := len(m.held); n > 0 {
+		held = fmt.Sprintf("%d held", n)
+	}
+	mode := "RW"
+	if m.readOnly {
+		mode = "RO"
+	}
+	word, clock := m.watchWord(), m.now.Format("15:04")
+
+	// What is left out first where there is no room; how fresh the picture is and what is held stay.
+	l := m.paint.line(m.w).put(strong, " holdfast")
+	for _, c := range []struct {
+		right []string
+		roots bool
+	}{
+		{[]string{entries, tokens, held, word, mode, clock}, true},
+		{[]string{entries, tokens, held, word, mode}, true},
+		{[]string{entries, held, word, mode}, true},
+		{[]string{entries, tokens, held, word, mode, clock}, false},
+		{[]string{entries, tokens, held, word, mode}, false},
+		{[]string{entries, held, word, mode}, false},
+		{[]string{number, held, word, mode}, false},
+		{[]string{held, word, mode}, false},
+	} {
+		end := strings.Join(slices.DeleteFunc(c.right, func(s string) bool { return s == "" }), " ") + " "
+		room := m.w - l.used - 1 - text.Width(end)
+		roots := ""
+		if c.roots && m.snap != nil {
+			if roots = m.roots(room - 2); roots == "" && len(m.snap.Roots) > 0 {
+				continue
+			}
+		}
+		if room < 0 {
+			continue
+		}
+		if roots != "" {
+			l.put(plain, "  ").put(faint, roots)
+		}
+		return l.right(plain, end).String()
+	}
+	return l.String()
+}
+
+// roots are the paths of the roots in w cells, each cut alike; "" where too little would be left of each.
+func (m *model) roots(w int) string {
+	n := len(m.snap.Roots)
+	paths := make([]string, n)
+	for i := range m.snap.Roots {
+		paths[i] = m.short(m.snap.Roots[i].Path)
+	}
+	all := strings.Join(paths, " ")
+	if text.Width(all) <= w {
+		return all
+	}
+	const least = 12
+	each := (w - n + 1) / max(1, n)
+	if each < least {
+		return ""
+	}
+	for i := range paths {
+		paths[i] = m.paint.CutMiddle(paths[i], each)
+	}
+	return strings.Join(paths, " ")
+}
+
+// short is a path with ~ for the home directory, made safe.
+func (m *model) short(path string) string {
+	if m.home != "" && m.home != string(filepath.Separator) {
+		if rest, ok := strings.CutPrefix(path, m.home); ok && (rest == "" || rest[0] == filepath.Separator) {
+			path = "~" + rest
+		}
+	}
+	return m.paint.Safe(path)
+}
+
+// watchWord says how fresh the picture is kept.
+func (m *model) watchWord() string {
+	switch {
+	case m.paused:
+		return fmt.Sprintf("PAUSED +%d", m.hidden)
+	case m.snap == nil:
+		return ""
+	case m.stale():
+		return "STALE " + text.Age(m.now.Sub(m.snap.Time))
+	}
+	word := "WAITING"
+	for _, r := range m.snap.Roots {
+		switch {
+		case r.Watch == "poll":
+			return "POLL " + r.Every.String()
+		case r.Watch == "inotify":
+			word = r.Watch
+		case r.Watch != "" && r.Watch != "none" && word == "WAITING":
+			word = m.paint.Safe(r.Watch)
+		}
+	}
+	return word
+}
+
+// headLine answers the first question.
+func (m *model) headLine() string {
+	l := m.paint.line(m.w).put(plain, " ")
+	switch {
+	case m.snap == nil && m.ended:
+		return l.put(bad, "Nothing could be looked at.").String()
+	case m.snap == nil:
+		return l.put(plain, "Looking"+m.paint.Ellipsis()).String()
+	}
+	tone, hint := good, ""
+	if len(m.stuck) > 0 {
+		tone = bad
+	}
+	if len(m.stuck) > 1 {
+		hint = "! shows them."
+	}
+	return l.put(tone, Headline(m.paint.Style, m.stuck, hint, m.w-2)).String()
+}
+
+// Headline says in one line of safe text whether anything is stuck, which is what Snapshot.Stuck returns. hint is
+// what to do about it. Where the line is longer than w cells, what can be missed is left out, and then the name in it is
+// cut; w is 0 where any length will do.
+func Headline(st text.Style, stuck []*watch.Entry, hint string, w int) string {
+	if len(stuck) == 0 {
+		return "Nothing is stuck."
+	}
+	first := stuck[0]
+	why := "blocked by " + first.Verdict.Claimable.By
+	if h := first.Holder(); h != nil && first.Verdict.Claimable.When != verdict.Blocked {
+		why = fmt.Sprintf("pid %d is stopped", h.PID)
+	}
+	lead, tail, more := fmt.Sprintf("%d stuck: ", len(stuck)), ", "+st.Safe(why)+".", ""
+	if n := len(stuck) - 1; n > 0 {
+		more = fmt.Sprintf(" And %d more.", n)
+	}
+	if hint != "" {
+		hint = " " + hint
+	}
+	place := placeIn(st, first, 0)
+	for _, end := range []string{more + hint, hint, ""} {
+		if s := lead + place + tail + end; w == 0 || text.Width(s) <= w {
+			return s
+		}
+	}
+	return lead + placeIn(st, first, max(w-text.Width(lead)-text.Width(tail), minName)) + tail
+}
+
+// placeIn is where an entry is, and the name that a person knows: "inspect/8eb3…/writer.lease (web-app)". It is safe
+// text of at most w cells, 0 for any number. The last element is what is cut last.
+func placeIn(st text.Style, e *watch.Entry, w int) string {
+	const separator = string(filepath.Separator)
+	elements := strings.Split(e.Place(), separator)
+	last := st.Safe(elements[len(elements)-1])
+	for i, s := range elements[:len(elements)-1] {
+		if elements[i] = st.Safe(s); isHash(s) {
+			elements[i] = s[:shownHash] + st.Ellipsis()
+		}
+	}
+	place, name := strings.Join(append(elements[:len(elements)-1], last), separator), ""
+	if e.Name != "" && e.Name != e.Place() {
+		name = " (" + st.Safe(e.Name) + ")"
+	}
+	short := text.Width(st.Ellipsis() + separator + last) // the least that says what it is
+	switch room := w - text.Width(name); {
+	case w == 0 || text.Width(place) <= room:
+		return place + name
+	case len(elements) > 1 && short < room:
+		return text.Head(place, room-short) + st.Ellipsis() + separator + last + name
+	case text.Width(place) <= w:
+		return place
+	case len(elements) > 1 && short <= w:
+		return text.Head(place, w-short) + st.Ellipsis() + separator + last
+	default:
+		return st.CutMiddle(place, w)
+	}
+}
+
+// shownHash is how many digits of a hash are enough to know it by.
+const shownHash = 4
+
+// isHash reports whether an element of a path is a key that a program computed: nobody reads it to its end.
+func isHash(s string) bool {
+	return len(s) >= 12 && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// maxLostName is how much of a name the line about a loss has room for.
+const maxLostName = 16
+
+// notices are the lines below the headline: what was lost, and how the picture is not whole.
+func (m *model) notices() []note {
+	var list []note
+	for _, lost := range m.losses {
+		list = append(list, note{m.lossWords(lost), true})
+	}
+	if m.ended {
+		reason := "it ended"
+		if m.reason != nil {
+			reason = m.reason.Error()
+		}
+		list = append(list, note{m.paint.Safe("The watcher has stopped, so this picture is old: " + reason), true})
+	}
+	if !m.ended && m.stale() {
+		list = append(list, note{"The watcher brings nothing new, so this picture is old: a file system may not answer.", true})
+	}
+	if m.snap == nil {
+		return m.withDemo(list)
+	}
+	for i := range m.snap.Roots {
+		r := &m.snap.Roots[i]
+		switch {
+		case r.Kind == "missing" && m.total == 0: // the empty list says so
+		case r.Kind == "missing":
+			list = append(list, note{"Waiting for " + m.short(r.Path) + m.paint.Safe(" ("+r.ChosenBy+"): it is not there"), false})
+		case r.Reason != "":
+			list = append(list, note{m.short(r.Path) + m.paint.Safe(" ("+r.Watch+"): "+r.Reason), false})
+		}
+	}
+	if n := len(m.snap.Errors); n > 0 {
+		first := m.snap.Errors[0]
+		s := fmt.Sprintf("Cannot look at %s: %v", first.Path, first.Err)
+		if n > 1 {
+			s = fmt.Sprintf("Cannot look at %d places; the first is %s: %v", n, first.Path, first.Err)
+		}
+		list = append(list, note{m.paint.Safe(s), true})
+	}
+	return m.withDemo(list)
+}
+
+// lossWords tell of a loss in safe text, what matters first: the end is cut on a narrow screen.
+func (m *model) lossWords(lost loss) string {
+	const must = "What relies on it must stop (esc)."
+	id := m.lostName(lost)
+	other, conflict := errors.AsType[*lease.ConflictError](lost.err)
+	switch {
+	case !conflict || !errors.Is(other.Err, lease.ErrLost):
+		why := strings.TrimPrefix(lost.err.Error(), lease.ErrLost.Error()+": ")
+		return "Lost lease " + id + "; what relies on it must stop (esc): " + m.paint.Safe(why)
+	case other.Holder == nil:
+		return "Lost lease " + id + ": its file is gone. " + must
+	default:
+		to := fmt.Sprintf("Lost lease %s to pid %d", id, other.Holder.PID)
+		if host := other.Holder.Host; host != "" {
+			to += " on " + m.paint.CutMiddle(m.paint.Safe(host), maxLostName)
+		}
+		return to + ". " + must
+	}
+}
+
+func (m *model) lostName(lost loss) string {
+	return m.paint.CutMiddle(m.paint.Safe(lost.id), maxLostName)
+}
+
+func (m *model) withDemo(list []note) []note {
+	if m.demo != "" {
+		list = append(list, note{m.paint.Safe(m.demo), false})
+	}
+	return list
+}
+
+func (m *model) noticeLine(n note) string {
+	t := faint
+	if n.bad {
+		t = bad
+	}
+	return m.paint.line(m.w).put(plain, " ").put(t, n.text).String()
+}
+
+// verdictLine is the compact layout's whole detail: the sentence of the entry under the cursor.
+func (m *model) verdictLine() string {
+	l := m.paint.line(m.w).put(plain, " ")
+	r := m.current()
+	if r == nil {
+		return l.String()
+	}
+	v := r.entry.Judge(m.now)
+	return l.put(stateTone(v.State), m.paint.Symbol(v.State)+" ").put(plain, m.paint.Safe(v.Sentence)).String()
+}
+
+// footerLine is the line that is typed, or the keys.
+func (m *model) footerLine() string {
+	p := m.paint
+	l := p.line(m.w).put(plain, " ")
+	if m.input != nil {
+		before, behind := m.input.split()
+		end := "enter keep  esc undo"
+		tone := faint
+		if m.input.err != nil {
+			end, tone = p.Safe(m.input.err.Error()), bad
+		}
+		// The end of what is typed stays in sight, whatever its length.
+		before, behind = p.Safe(before), p.Safe(behind)
+		if room := m.w/2 - 4; text.Width(before) > room {
+			before = p.Ellipsis() + text.Tail(before, room-1)
+		}
+		l.put(strong, "/").put(plain, before).put(strong, p.glyph(caretGlyph)).put(plain, behind)
+		return l.put(plain, "  ").put(tone, end).String()
+	}
+	position := m.position()
+	for _, h := range fitting(m.hints(), m.w-l.used-text.Width(position)-1) {
+		l.put(strong, h.key).put(plain, " "+h.says+"  ")
+	}
+	return l.right(plain, position).String()
+}
+
+// maxNoteLines is how many lines a note may take: what an error says must not be cut where it matters.
+const maxNoteLines = 3
+
+// noteLines are what the last action came to; they lie over the end of the screen.
+func (m *model) noteLines() []string {
+	p := m.paint
+	mark, t := "", plain
+	if m.note.bad {
+		mark, t = p.Symbol(verdict.Expired)+" ", bad
+	}
+	parts := p.wrap(mark+m.note.text, m.w-2)
+	if len(parts) > maxNoteLines {
+		parts[maxNoteLines-1] = strings.Join(parts[maxNoteLines-1:], " ") // put cuts it
+		parts = parts[:maxNoteLines]
+	}
+	lines := make([]string, len(parts))
+	for i, s := range parts {
+		lines[i] = p.line(m.w).put(plain, " ").put(t, s).String()
+	}
+	return lines
+}
+
+// hint is a key and what it does, in a word.
+type hint struct{ key, says string }
+
+func (h hint) width() int { return text.Width(h.key) + 1 + text.Width(h.says) + 2 }
+
+// fitting leaves out hints from the end until the rest fits; the last two, help and quit, go last.
+func fitting(hints []hint, room int) []hint {
+	width := 0
+	for _, h := range hints {
+		width += h.width()
+	}
+	for width > room && len(hints) > 0 {
+		at := max(0, len(hints)-3)
+		width -= hints[at].width()
+		hints = slices.Delete(hints, at, at+1)
+	}
+	return hints
+}
+
+// hints are the keys that the footer shows, from the key map.
+func (m *model) hints() []hint {
+	switch {
+	case m.dialog != nil:
+		return nil
+	case m.help:
+		return []hint{{"j k", "scroll"}, {"esc", "close"}}
+	}
+	var hints []hint
+	if m.zoomed || m.focused {
+		hints = append(hints, hint{"esc", "back"}, hint{"[ ]", "tab"}, hint{"j k", "scroll"})
+	}
+	for _, g := range m.keys {
+		for _, b := range g.bindings {
+			switch {
+			case b.foot == "":
+			case b.intent == intentClaim && m.readOnly, b.intent == intentRelease && len(m.held) == 0:
+			default:
+				hints = append(hints, hint{b.Help().Key, b.foot})
+			}
+		}
+	}
+	return hints
+}
+
+// position says where the cursor is and what the list leaves out.
+func (m *model) position() string {
+	s := fmt.Sprintf("%d/%d ", min(m.cursor+1, len(m.rows)), len(m.rows))
+	if m.problems {
+		s = "problems " + s
+	}
+	if m.filter.text != "" {
+		s = "/" + m.paint.Cut(m.paint.Safe(m.filter.text), max(8, m.w/4)) + " " + s
+	}
+	return s
+}

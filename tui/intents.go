@@ -1,0 +1,326 @@
+package tui
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"holdfast/tui/text"
+	"holdfast/watch"
+)
+
+// press finds out who a key is for: the question that is open, the line that is typed, or the list.
+func (m *model) press(k keyPress) []command {
+	if k.pasted {
+		if m.input != nil {
+			m.edit(k)
+		}
+		return nil
+	}
+	if k.single && k.name == "ctrl+c" {
+		return m.interrupt()
+	}
+	if m.layout().class == tiny {
+		return m.pressTiny(k)
+	}
+	switch {
+	case m.dialog != nil:
+		return m.answer(k)
+	case m.input != nil:
+		m.edit(k)
+		return nil
+	}
+	m.note = note{}
+	if !k.single {
+		m.pressChunk(k)
+		return nil
+	}
+	what := m.intentOf(k)
+	if m.help {
+		m.doHelp(what)
+		return nil
+	}
+	return m.do(what)
+}
+
+// pressTiny knows only how to leave: what cannot be read must not be acted on.
+func (m *model) pressTiny(k keyPress) []command {
+	if m.dialog != nil && m.dialog.kind == dialogQuit {
+		return m.answer(k)
+	}
+	if m.intentOf(k) == intentQuit {
+		return m.quit()
+	}
+	return nil
+}
+
+// pressChunk is for characters that arrived at once, as on a slow line: keys that move the cursor do, and a filter is
+// typed. Anything else may be a paste or a torn report and does nothing: least of all what changes something.
+func (m *model) pressChunk(k keyPress) {
+	if m.help || !utf8.ValidString(k.text) {
+		return
+	}
+	if term, ok := strings.CutPrefix(k.text, "/"); ok {
+		m.do(intentFilter)
+		m.edit(keyPress{text: term})
+		return
+	}
+	var moves []intent
+	for _, r := range k.text {
+		what := m.intentOf(keyPress{name: string(r), single: true})
+		if what < firstMove || what > lastMove {
+			return
+		}
+		moves = append(moves, what)
+	}
+	for _, what := range moves {
+		m.do(what)
+	}
+}
+
+// interrupt is ^c: it asks as quitting does, and a second one does not.
+func (m *model) interrupt() []command {
+	if m.dialog != nil && m.dialog.kind == dialogQuit {
+		return []command{{quit: true}}
+	}
+	m.input, m.help = nil, false
+	return m.quit()
+}
+
+func (m *model) quit() []command {
+	if len(m.held) == 0 {
+		return []command{{quit: true}}
+	}
+	m.dialog = m.askQuit()
+	return nil
+}
+
+// do carries out an intent. Keys say them now; a palette can say the same.
+func (m *model) do(what intent) []command {
+	if m.focused || m.zoomed {
+		if m.scrollBy(what) {
+			return nil
+		}
+	}
+	if at, moved := scrolled(m.cursor, what, max(1, (m.layout().list.h-1)/2), len(m.rows)-1); moved {
+		m.goTo(at)
+		return nil
+	}
+	switch what {
+	case intentNextProblem:
+		m.nextProblem(1)
+	case intentPreviousProblem:
+		m.nextProblem(-1)
+	case intentFilter:
+		m.input = newInput(m.filter, m.selected)
+	case intentSort:
+		m.sort = (m.sort + 1) % columns
+		m.refill()
+	case intentReverse:
+		m.reversed = !m.reversed
+		m.refill()
+	case intentAll:
+		m.problems = false
+		m.refill()
+	case intentProblems:
+		m.problems = !m.problems
+		m.refill()
+	case intentFocus:
+		m.focused = !m.focused && m.layout().detail.h > 0
+	case intentPreviousTab:
+		m.turn(-1)
+	case intentNextTab:
+		m.turn(1)
+	case intentOpen:
+		m.zoom(true)
+	case intentZoom:
+		m.zoom(!m.zoomed)
+	case intentBack:
+		m.back()
+	case intentPause:
+		m.pause()
+	case intentCopyPath:
+		return m.copyPath()
+	case intentCopyNonce:
+		return m.copyNonce()
+	case intentClaim:
+		m.dialog = m.planClaim()
+	case intentRelease:
+		m.dialog = m.planRelease()
+	case intentHelp:
+		m.help, m.helpTop = true, 0
+	case intentQuit:
+		return m.quit()
+	case intentInterrupt:
+		return m.interrupt()
+	case intentSuspend:
+		return m.suspend()
+	default:
+	}
+	return nil
+}
+
+// goTo puts the cursor on a row, within the list.
+func (m *model) goTo(at int) {
+	if len(m.rows) == 0 {
+		return
+	}
+	m.cursor = max(0, min(at, len(m.rows)-1))
+	if want := m.rows[m.cursor].ref(); want != m.selected {
+		m.selected, m.scroll = want, 0
+	}
+}
+
+func (m *model) nextProblem(step int) {
+	for i := 1; i <= len(m.rows); i++ {
+		at := ((m.cursor+i*step)%len(m.rows) + len(m.rows)) % len(m.rows)
+		if m.rows[at].entry.IsProblem() {
+			m.goTo(at)
+			return
+		}
+	}
+	m.say("No entry that is listed is a problem.")
+}
+
+// scrolled is where a position goes by an intent that moves it, within 0 and end; false for any other intent.
+func scrolled(at int, what intent, page, end int) (to int, ok bool) {
+	switch what {
+	case intentDown:
+		at++
+	case intentUp:
+		at--
+	case intentPageDown:
+		at += page
+	case intentPageUp:
+		at -= page
+	case intentFirst:
+		at = 0
+	case intentLast:
+		at = end
+	default:
+		return at, false
+	}
+	return max(0, min(at, end)), true
+}
+
+// scrollBy moves the text of the detail; false if the intent is none that scrolls.
+func (m *model) scrollBy(what intent) (ok bool) {
+	d := m.layout().detail
+	m.scroll, ok = scrolled(m.scroll, what, max(1, (d.h-1)/2), max(0, len(m.detailLines(d))-max(1, d.h-1)))
+	return ok
+}
+
+func (m *model) turn(step int) {
+	m.tab = tab((int(m.tab) + step + int(tabs)) % int(tabs))
+	m.scroll = 0
+}
+
+func (m *model) zoom(in bool) {
+	m.zoomed = in && m.current() != nil
+	m.focused, m.scroll = false, 0
+}
+
+// back takes one step: it closes what was opened last, and never leaves the screen.
+func (m *model) back() {
+	switch {
+	case len(m.losses) > 0:
+		m.losses = nil
+	case m.zoomed:
+		m.zoom(false)
+	case m.focused:
+		m.focused = false
+	case m.filter.text != "":
+		m.filter = filter{}
+		m.refill()
+	case m.problems:
+		m.problems = false
+		m.refill()
+	}
+}
+
+// pause freezes the picture, time included; going on shows what was hidden.
+func (m *model) pause() {
+	m.paused = !m.paused
+	if m.paused {
+		return
+	}
+	m.now = m.clock
+	changes := m.later
+	m.later, m.hidden = nil, 0
+	if m.fresh != nil && m.fresh != m.snap {
+		m.show(changes)
+	}
+}
+
+func (m *model) copyPath() []command {
+	r := m.current()
+	if r == nil {
+		return nil
+	}
+	m.say("Sent to the clipboard: %s", r.entry.Path)
+	return []command{{copy: r.entry.Path}}
+}
+
+func (m *model) copyNonce() []command {
+	r := m.current()
+	if r == nil {
+		return nil
+	}
+	nonce := r.who().ClaimID
+	if r.entry.Kind != watch.Lease {
+		nonce = r.who().WriterEpoch
+	}
+	if nonce == "" {
+		m.complain("%s names no claim id or writer epoch.", r.name)
+		return nil
+	}
+	m.say("Sent to the clipboard: %s", nonce)
+	return []command{{copy: nonce}}
+}
+
+func (m *model) suspend() []command {
+	switch {
+	case len(m.held) > 0:
+		m.complain("Not suspended: a stopped screen cannot renew what it holds (%s). R releases it.", text.Count(len(m.held), "lease"))
+		return nil
+	case m.claiming > 0:
+		m.complain("Not suspended: a claim is under way.")
+		return nil
+	}
+	return []command{{suspend: true}}
+}
+
+// doHelp is what keys do while the help is open.
+func (m *model) doHelp(what intent) {
+	var moved bool
+	if m.helpTop, moved = scrolled(m.helpTop, what, max(1, m.layout().body.h/2), len(m.helpLines(m.w))); moved {
+		return
+	}
+	switch what {
+	case intentBack, intentHelp, intentQuit, intentOpen:
+		m.help = false
+	default:
+	}
+}
+
+// edit changes the filter's line; every state of it that can be read applies at once.
+func (m *model) edit(k keyPress) {
+	switch m.input.press(k) {
+	case inputDone:
+		if m.input.err != nil {
+			return // it is said in place; the line stays until it can be read
+		}
+		m.input = nil
+		return
+	case inputGone:
+		m.filter, m.selected, m.input = m.input.before, m.input.selected, nil
+		m.refill()
+		return
+	case inputOpen:
+	}
+	f, err := parseFilter(m.input.value())
+	m.input.err = err
+	if err == nil {
+		m.filter, m.selected = f, m.input.selected
+		m.refill()
+	}
+}

@@ -1,0 +1,94 @@
+// Package tui is the screen: who holds what, whether that is stuck, why, and when it clears.
+//
+// One root model holds the whole state. It is changed in one place (update), by messages that say what they
+// answer, and drawn by pure functions of that state; looking at processes, claiming and releasing run as jobs
+// beside it. Everything that is particular to Bubble Tea stands in harness.go.
+package tui
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+
+	"holdfast/fslock/proc"
+	"holdfast/lease"
+	"holdfast/watch"
+)
+
+// Screen is the screen on a terminal. Its fields are not changed after Run was called.
+type Screen struct {
+	// Watch calls emit for every snapshot until ctx ends; emit never waits. Required.
+	Watch func(ctx context.Context, emit func(*watch.Snapshot)) error
+	// Stores returns the store of a directory of leases, that of an entry's path: Watcher.Store of package watch, so
+	// that what was seen of a lease counts when it is claimed. It looks at no file. nil: nothing can be claimed.
+	Stores func(dir string) *lease.Store
+
+	ReadOnly bool           // nothing is ever changed; the screen says RO
+	Claimant lease.Claimant // who claims, for leases that the screen takes
+
+	ASCII   bool   // draw with ASCII only
+	Theme   string // one of Themes; "": the first
+	NoColor bool   // no colours and no other attributes; the words, symbols and the cursor's mark remain
+	Demo    string // a line that is always shown, as where the playground lies; "": none
+	Home    string // what "~" stands for in the header; "": nothing is shortened
+
+	In  io.Reader // a terminal, or for tests anything; nil: no keys
+	Out io.Writer // a terminal, or for tests anything of 80 x 24. Required.
+
+	tests seams
+}
+
+// seams are where tests stand in for what a bubble of fake time, or a test that crashes on purpose, cannot have.
+type seams struct {
+	signals  chan os.Signal                                           // nil: this process's signals
+	claim    claimFunc                                                // nil: Store.Claim
+	describe func(ctx context.Context, pid int) (proc.Details, error) // nil: package proc is asked
+	crashDir string                                                   // "": holdfast in the user's state directory
+	onKey    func(*harness, string)                                   // called in Update with the name of every key; nil: not
+}
+
+// Themes are the names of the colour themes: the terminal's own colours, colours that people who confuse red
+// with green can tell apart, and none but bold and dim.
+func Themes() []string { return []string{"default", "colorblind", "mono"} }
+
+// ExitError says that the screen ended otherwise than by its user's wish, and how the process should exit.
+type ExitError struct {
+	Code  int      // what the process should exit with: 70 after a crash, 128+n after signal n, 1 for anything else
+	Crash string   // the report of a crash; "" when there is none
+	Notes []string // what became of the leases that the screen held; one sentence each
+	Err   error
+}
+
+func (e *ExitError) Error() string {
+	return strings.Join(append([]string{e.Err.Error()}, e.Notes...), "; ")
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// The exit codes that are no 128+n.
+const (
+	exitFailed   = 1
+	exitInternal = 70
+)
+
+func signalCode(sig os.Signal) int {
+	if n, ok := sig.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return exitFailed
+}
+
+// Run shows the screen until its user quits, a signal ends it, or ctx ends. The terminal is then as it was,
+// and every lease that the screen held is released or told in the error. It returns nil when the user quit, an
+// *ExitError after a signal (INT, TERM, HUP or QUIT; a second one returns without waiting), a crash, or a
+// failed release, and ctx's error when that ended it. It does not exit the process, and may return before
+// its goroutines did when the terminal or a file system does not answer.
+func (s *Screen) Run(ctx context.Context) error {
+	if s.Watch == nil || s.Out == nil {
+		return &ExitError{Code: exitInternal, Err: fmt.Errorf("screen: Watch and Out are required")}
+	}
+	return newHarness(s).run(ctx)
+}
