@@ -202,6 +202,23 @@ func TestForeignLinesHideNothing(t *testing.T) {
 	}
 }
 
+func TestReadingEndsThoughOthersAppend(t *testing.T) {
+	l := logIn(t)
+	must(t, l.Append(entry("a")))
+	must(t, l.Append(entry("b")))
+	n := 0
+	for range l.Entries() {
+		if n++; n > 2 {
+			t.Fatal("it reads what was appended after it began")
+		}
+		for range 200 { // more than is read at once
+			e := entry("later")
+			e.Reason = strings.Repeat("r", 9000)
+			must(t, l.Append(e))
+		}
+	}
+}
+
 func TestAppendersFromSeveralProcessesDoNotMix(t *testing.T) {
 	const processes, each = 6, 40
 	l := logIn(t)

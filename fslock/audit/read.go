@@ -35,7 +35,7 @@ func (l *Log) Entries() iter.Seq2[Entry, error] {
 			yield(Entry{}, err)
 			return
 		}
-		f, _, err := open(path, os.O_RDONLY)
+		f, size, err := open(path, os.O_RDONLY)
 		if errors.Is(err, fs.ErrNotExist) {
 			return
 		}
@@ -44,7 +44,8 @@ func (l *Log) Entries() iter.Seq2[Entry, error] {
 			return
 		}
 		defer f.Close()
-		read(f, path, yield)
+		// What is appended from here on is not read: a writer that is quicker would never let it end.
+		read(io.LimitReader(f, size), path, yield)
 	}
 }
 
