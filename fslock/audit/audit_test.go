@@ -207,7 +207,8 @@ func TestReadingEndsThoughOthersAppend(t *testing.T) {
 	must(t, l.Append(entry("a")))
 	must(t, l.Append(entry("b")))
 	n := 0
-	for range l.Entries() {
+	for _, err := range l.Entries() {
+		must(t, err)
 		if n++; n > 2 {
 			t.Fatal("it reads what was appended after it began")
 		}
