@@ -230,7 +230,8 @@ func (w *walker) list(ctx context.Context, p place) ([]fs.DirEntry, error) {
 		}
 		entries, err := f.ReadDir(chunk)
 		left := w.left.Add(-int64(len(entries)))
-		if left < 0 {
+		// A directory that ends here was read whole, however far others have gone over the limit meanwhile.
+		if left < 0 && len(entries) > 0 {
 			return append(all, entries[:max(0, len(entries)+int(left))]...), ErrTooMany
 		}
 		all = append(all, entries...)
