@@ -42,6 +42,7 @@ func nobody(t *testing.T) (*child, *Store) {
 	must(t, os.Chmod(filepath.Dir(dir), 0o755))
 	s := &Store{Dir: filepath.Join(dir, "leases")}
 	must(t, os.Mkdir(s.Dir, 0o755))
+	t.Cleanup(func() { _ = os.Chmod(s.Dir, 0o700) }) // an ordinary user could not remove what is in it
 	if os.Getuid() != 0 {
 		return startChild(t), s
 	}
@@ -87,7 +88,6 @@ func TestDirectoryThatMayNotBeWritten(t *testing.T) {
 	t.Run("it may not be entered", func(t *testing.T) {
 		c, s := nobody(t)
 		must(t, os.Chmod(s.Dir, 0))
-		t.Cleanup(func() { _ = os.Chmod(s.Dir, 0o700) })
 		check(t, claim(c, s), s.path(agent, sectionSuffix), "open ")
 		if a := c.call(order{Do: "inspect", Dir: s.Dir, ID: agent}); a.State != "unreadable" || a.Cause != "denied" {
 			t.Errorf("%+v", a)
