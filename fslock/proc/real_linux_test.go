@@ -22,7 +22,7 @@ import (
 // platformHelpers are the parts that only Linux can play.
 func platformHelpers() map[string]func(args []string) error {
 	return map[string]func(args []string) error{
-		"leader exits": func([]string) error {
+		leaderExits: func([]string) error {
 			if err := tell(proc.Local().Self()); err != nil {
 				return err
 			}
@@ -82,16 +82,19 @@ func judgeAbsent([]string) error {
 	return tell(findings)
 }
 
-// exitMainThread ends the main thread alone; the process goes on without it.
-func exitMainThread() {
-	for {
+// leaderExits is the part whose main thread ends before its others.
+const leaderExits = "leader exits"
+
+// A thread that is locked while packages are initialised is the main one, and stays the one of the main goroutine.
+func init() { //nolint:gochecknoinits // there is no other moment for it
+	if os.Getenv(helperEnv) == leaderExits {
 		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() {
-			_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
-		}
-		go exitMainThread() // on another thread, as this one is taken
-		select {}
 	}
+}
+
+// exitMainThread ends the main thread alone, on which it must run; the process goes on without it.
+func exitMainThread() {
+	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 }
 
 // unable skips a test that this machine cannot run; HOLDFAST_STRICT=1 fails it instead.
@@ -306,7 +309,7 @@ func TestPidfdFindsTheHolder(t *testing.T) {
 
 func TestMainThreadExited(t *testing.T) {
 	initial(t)
-	c := start(t, "leader exits", nil)
+	c := start(t, leaderExits, nil)
 	var self proc.Self
 	c.hear(t, &self)
 	status := fmt.Sprintf("/proc/%d/status", self.PID)
