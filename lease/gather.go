@@ -24,6 +24,7 @@ func (s *Store) gather(t *proc.Table, id string) (*verdict.LeaseFacts, []byte) {
 	file, err := record.Read(f.Path)
 	f.Look = time.Now()
 	f.File, file.Path = file.Stat, f.Path
+	_ = s.at("looked")
 	// After the lease: a claim raises the counter first, so read in this order it is never behind by itself.
 	f.Counter = readCounter(s.path(id, counterSuffix))
 	if err == nil {

@@ -264,3 +264,21 @@ func TestFaultsBetweenTheStepsAreTold(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestClaimBetweenTheTwoReadsOfALook(t *testing.T) {
+	s := &Store{Dir: t.TempDir()}
+	other := &Store{Dir: s.Dir}
+	if err := granted(t, other, Claimant{}, 1).Release(); err != nil {
+		t.Fatal(err)
+	}
+	s.fault = func(step string) error {
+		if step == "looked" {
+			granted(t, other, Claimant{}, 2)
+		}
+		return nil
+	}
+	info, err := s.Inspect(agent)
+	if err != nil || info.Verdict.Flags.Has(verdict.EpochFlag) {
+		t.Errorf("counter %+v, record %+v (%v)", info.Facts.Counter, info.Facts.Record, err)
+	}
+}
