@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,15 +21,19 @@ type ReplaceOptions struct {
 // processes see the old file or the new one, never a part. The error wraps the system's and names path; unless it
 // came from SyncDir, the old file is still there. A file system that cannot sync directories is no error.
 func Replace(path string, data []byte, opt ReplaceOptions) error {
-	dir := filepath.Dir(path)
+	dir, _ := filepath.Split(path) // not cleaned: behind a link, ".." is another place
 	temp, err := writeTemp(dir, replaceName, data, opt.Sync)
 	if err == nil {
-		if err = os.Rename(temp, path); err != nil {
-			_ = os.Remove(temp)
+		// A network file system may tell only now that the disk is full.
+		if err = temp.Close(); err == nil {
+			err = os.Rename(temp.Name(), path)
+		}
+		if err != nil {
+			_ = os.Remove(temp.Name())
 		}
 	}
 	if err == nil && opt.SyncDir {
-		err = syncDir(dir)
+		err = syncDir(cmp.Or(dir, "."))
 	}
 	if err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
@@ -37,54 +42,60 @@ func Replace(path string, data []byte, opt ReplaceOptions) error {
 }
 
 // Create puts data under the name of a lock or a token, mode 0600 less umask, if there is nothing of that name.
-// Other processes see nothing or the whole. The error wraps the system's and names path; it matches fs.ErrExist
-// if the name is taken, by whatever kind of file. Content is forced to the disk only off the local file systems,
-// where others see it no sooner; on a local one a lock dies with the boot that it names.
-//
-// The file system must have hard links.
+// Other processes see nothing or the whole, but for what Publish says. The error wraps the system's and names path; it
+// matches fs.ErrExist if the name is taken, by whatever kind of file. Content is forced to the disk only off the local
+// file systems, where others see it no sooner; on a local one a lock dies with the boot that it names.
 func Create(path string, data []byte) error {
-	dir, name := filepath.Dir(path), filepath.Base(path)
-	_, local := FileSystem(dir)
-	temp, err := writeTemp(dir, func() string { return TempName(name) }, data, !local)
-	if err == nil {
-		err = os.Link(temp, path)
-		_ = os.Remove(temp) // what is left is litter, and known as such by its name
-	}
+	dir, _ := filepath.Split(path)
+	_, local := FileSystem(cmp.Or(dir, "."))
+	t, err := CreateTemp(path, data, CreateOptions{Sync: !local})
 	if err != nil {
-		return fmt.Errorf("create %s: %w", path, err)
+		return err
 	}
-	return nil
+	defer t.Close()
+	return t.Publish(path)
 }
 
-// writeTemp writes data to a new file in dir and returns its path. On error there is no such file.
-func writeTemp(dir string, name func() string, data []byte, sync bool) (string, error) {
+// writeTemp writes data to a new file, which is returned open. Dir ends in a separator, or is empty. On error there is no
+// such file.
+func writeTemp(dir string, name func() string, data []byte, sync bool) (*os.File, error) {
 	f, err := createTemp(dir, name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	_, err = f.Write(data)
 	if err == nil && sync {
 		err = f.Sync()
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr // a network file system may tell only now that the disk is full
-	}
 	if err != nil {
+		_ = f.Close()
 		_ = os.Remove(f.Name())
-		return "", err
+		return nil, err
 	}
-	return f.Name(), nil
+	return f, nil
 }
 
 func createTemp(dir string, name func() string) (*os.File, error) {
 	const tries = 100
 	for try := 1; ; try++ {
-		// O_EXCL takes no existing file, not even a dangling link.
-		f, err := os.OpenFile(filepath.Join(dir, name()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err := openNew(dir + name())
 		if !errors.Is(err, fs.ErrExist) || try == tries {
 			return f, err
 		}
 	}
+}
+
+// regular closes what is no regular file.
+func regular(f *os.File) (*os.File, error) {
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = &Error{Op: "open", Path: f.Name(), Problem: NotRegular, Detail: what(st.Mode())}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // replaceName is a temp name as AgentMux makes them.

@@ -188,18 +188,21 @@ func TestTempIsRemovedWhenItCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	taken := write(t, filepath.Join(dir, "taken"), []byte("theirs"))
 	// Only taken names: after some tries that is the answer, and the file is not touched.
-	if _, err := writeTemp(dir, func() string { return "taken" }, []byte("ours"), false); !errors.Is(err, fs.ErrExist) {
+	if _, err := writeTemp(dir+"/", func() string { return "taken" }, []byte("ours"), false); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("%v", err)
 	}
 	tries := 0
-	temp, err := writeTemp(dir, func() string {
+	temp, err := writeTemp(dir+"/", func() string {
 		if tries++; tries < 5 {
 			return "taken"
 		}
 		return "free"
 	}, []byte("ours"), true)
-	if err != nil || temp != filepath.Join(dir, "free") {
-		t.Errorf("%s, %v", temp, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cerr := temp.Close(); temp.Name() != filepath.Join(dir, "free") || cerr != nil {
+		t.Errorf("%s, %v", temp.Name(), cerr)
 	}
 	if f, err := Read(taken); err != nil || string(f.Data) != "theirs" {
 		t.Errorf("%q, %v", f.Data, err)
