@@ -22,11 +22,13 @@ const startTolerance = 2
 // reason in Why. The identity comes from a file that anybody may have written: the answer is as true as the record.
 func (t *Table) Judge(id Identity) Finding {
 	q := &inquiry{t: t, id: id, self: t.Self()}
-	q.f.Checks = make([]Check, 0, 9)
+	if !id.Brief {
+		q.f.Checks = make([]Check, 0, 9)
+	}
 	if q.machine() && q.pidInRange() {
 		q.process()
 	}
-	if q.host {
+	if q.host && !id.Brief {
 		q.under()
 	}
 	return q.f
@@ -72,6 +74,9 @@ func (q *inquiry) recorded() sight {
 }
 
 func (q *inquiry) saw(name string, speaks Speaks, format string, args ...any) {
+	if q.id.Brief {
+		return
+	}
 	if len(args) > 0 {
 		format = fmt.Sprintf(format, args...)
 	}
@@ -79,6 +84,9 @@ func (q *inquiry) saw(name string, speaks Speaks, format string, args ...any) {
 }
 
 func (q *inquiry) skip(name, why string) {
+	if q.id.Brief {
+		return
+	}
 	q.f.Checks = append(q.f.Checks, Check{Name: name, Skipped: why})
 }
 
@@ -523,7 +531,7 @@ func (q *inquiry) condition(s sight) {
 		return
 	case Running:
 	}
-	if q.t.frozen(s.PID) {
+	if !q.id.Brief && q.t.frozen(s.PID) {
 		// The freezer is asked by pid: believe it only if that is still the same process.
 		if again, err := q.t.src.Look(s.PID); err == nil && again.Start == s.Start {
 			q.f.Condition = Frozen

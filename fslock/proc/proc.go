@@ -103,6 +103,7 @@ type Identity struct {
 	ModTime     time.Time // of the record's file
 	LocalFS     bool      // the record lies on a local file system of the allow-list
 	ZeroUnknown bool      // pid 0 is unknown (leases), not dead (locks)
+	Brief       bool      // no Checks are wanted, nor whether a cgroup is frozen: for whoever asks ten times a second
 }
 
 // Process is one process as it is named to a person.
@@ -133,7 +134,7 @@ type Finding struct {
 	Occupant  Process   // the process that has the recorded pid now, if any
 	Parent    Process   // for a zombie: who has not reaped it
 	Under     Under     // filled only where the record's host name is ours
-	Checks    []Check   // never empty
+	Checks    []Check   // never empty, but for a Brief question
 }
 
 // Self is this process and its machine, as it would record itself.

@@ -16,6 +16,7 @@ import (
 // concurrent use.
 type Table struct {
 	src  Source
+	self *Self // nil: asked anew
 	memo *memo // nil: every question is asked anew
 }
 
@@ -76,10 +77,21 @@ func (t *Table) Batch() *Table {
 // Self returns who this process is. Host and StartUnix are those of this moment: a host can be renamed, and a
 // clock step moves AgentMux's start time.
 func (t *Table) Self() Self {
-	if t.memo != nil {
+	switch {
+	case t.self != nil:
+		return *t.self
+	case t.memo != nil:
 		return t.memo.self()
+	default:
+		return t.src.Self()
 	}
-	return t.src.Self()
+}
+
+// AsNow returns a table that gives the same answers, but for Self, which it has asked once: it serves one look at one
+// record.
+func (t *Table) AsNow() *Table {
+	self := t.Self()
+	return &Table{src: t.src, self: &self, memo: t.memo}
 }
 
 // BootTime returns when this machine booted by its present wall clock, in whole seconds; zero when unknown.
