@@ -10,6 +10,26 @@ import (
 
 // Judge says what is so with the lock at now, by the first line of the table that matches.
 func (f *LockFacts) Judge(now time.Time) Verdict {
+	v := f.Decide(now)
+	if f.Record == nil && f.Problem == nil && !f.Missing {
+		return v
+	}
+	v.Evidence = f.evidence(now)
+	v.Originals = []Original{f.aft(now)}
+	v.Changes = f.changes(v, now, f.Expires())
+	if v.State == Stopped {
+		v.Next = append(v.Next, contNext(f.Proc)...)
+	}
+	if v.Claimable.When == Blocked {
+		v.Next = append(v.Next, f.Token.next()...)
+	}
+	v.Next = append(v.Next, "holdfast why "+Quote(f.Path))
+	return v
+}
+
+// Decide is Judge without what only a person reads (Evidence, Originals, Changes and Next), for whoever asks ten times a
+// second.
+func (f *LockFacts) Decide(now time.Time) Verdict {
 	if f.Record == nil && f.Problem == nil && !f.Missing {
 		return notLookedAt()
 	}
@@ -42,7 +62,6 @@ func (f *LockFacts) Judge(now time.Time) Verdict {
 		v.Stuck = true
 		v.Sentence = fmt.Sprintf("%s is %s; the lock stays its own until it goes on or dies.%s",
 			f.who(), conditionWord(f.Proc.Condition), contHint(f.Proc))
-		v.Next = append(v.Next, contNext(f.Proc)...)
 	case proven && age > LockLate:
 		v.State = Late
 		v.Sentence = fmt.Sprintf("No heartbeat for %s, but %s runs: the lock stays its own.", ago(age), f.who())
@@ -74,10 +93,6 @@ func (f *LockFacts) Judge(now time.Time) Verdict {
 	default:
 	}
 	f.flags(&v, now)
-	v.Evidence = f.evidence(now)
-	v.Originals = []Original{f.aft(now)}
-	v.Changes = f.changes(v, now, expires)
-	v.Next = append(v.Next, "holdfast why "+Quote(f.Path))
 	return v
 }
 

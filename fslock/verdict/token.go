@@ -80,6 +80,20 @@ func (f *TokenFacts) state() State {
 	}
 }
 
+// next is what helps against a token that blocks: its maker goes on, or a person looks at the plan for its removal.
+func (f *TokenFacts) next() []string {
+	switch {
+	case f == nil || f.Record == nil:
+		return nil
+	case f.state() == Alive && f.Proc.Condition != proc.Running:
+		return contNext(f.Proc)
+	case f.state() == Unknown:
+		return []string{"holdfast break " + Quote(f.Path)}
+	default:
+		return nil
+	}
+}
+
 // name tells the token by who made it; the host is told where the pid is not one of ours.
 func (f *TokenFacts) name() string {
 	switch {
@@ -130,6 +144,9 @@ func (f *TempFacts) Judge(now time.Time) Verdict {
 	v := Verdict{State: InUse, Evidence: seenChecks(&f.Seen, now)}
 	name := filepath.Base(f.Path)
 	switch {
+	case f.Problem != nil && f.Problem.Problem != record.Malformed:
+		v.Cause = string(f.Problem.Problem)
+		v.Sentence = unreadableSentence(f.Problem) + " No sweep touches it."
 	case f.PID != 0 && f.Proc.Answer == proc.Dead:
 		v.State, v.Cause = Litter, string(f.Proc.Cause)
 		v.Sentence = fmt.Sprintf("Left over by pid %d, which is gone; removed by a sweep on request only.", f.PID)
