@@ -107,3 +107,21 @@ func (l *Log) Highest(path string) (epoch uint64, bad []*LineError, err error) {
 	}
 	return epoch, bad, nil
 }
+
+// Last is the newest entry about path that keep wants; ok is false when there is none. Lines that are no entries are passed
+// over. The error says that the log itself cannot be read.
+func (l *Log) Last(path string, keep func(*Entry) bool) (last Entry, ok bool, err error) {
+	path = Canonical(path)
+	for e, err := range l.Entries() {
+		if _, bad := errors.AsType[*LineError](err); bad {
+			continue
+		}
+		if err != nil {
+			return Entry{}, false, err
+		}
+		if e.Path == path && keep(&e) {
+			last, ok = e, true
+		}
+	}
+	return last, ok, nil
+}
