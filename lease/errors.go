@@ -34,12 +34,13 @@ func (e *IDError) Error() string {
 func (e *IDError) Unwrap() error { return ErrBadID }
 
 // ConflictError says what stands against a call: who holds the lease, since when and until when. It matches
-// ErrHeld, ErrLost, ErrUnreadable or ErrHolderAlive.
+// ErrHeld, ErrLost, ErrUnreadable, ErrHolderAlive, ErrChanged or ErrNotYet.
 type ConflictError struct {
 	Op, ID, Path string
 	Holder       *verdict.Holder // nil: nothing could be read
 	Verdict      verdict.Verdict
-	SameOwner    bool // held by the claimant's own owner, for another block or by another process
+	SameOwner    bool   // held by the claimant's own owner, for another block or by another process
+	Reason       string // more than Err says, one phrase; ""
 	Err          error
 
 	held time.Duration // by Holder, when it was looked at
@@ -47,6 +48,9 @@ type ConflictError struct {
 
 func (e *ConflictError) Error() string {
 	s := fmt.Sprintf("%s lease %s (%s): %v", e.Op, e.ID, e.Path, e.Err)
+	if e.Reason != "" {
+		s += ": " + e.Reason
+	}
 	if h := e.Holder; h != nil {
 		link := ", which names"
 		switch {
@@ -54,6 +58,8 @@ func (e *ConflictError) Error() string {
 			link = " by"
 		case errors.Is(e.Err, ErrLost):
 			link = " to"
+		case errors.Is(e.Err, ErrChanged):
+			link = "; it now names"
 		}
 		s += fmt.Sprintf("%s pid %d on %s, channel %s, version %s, block %s, for %v", link, h.PID, orUnknown(h.Host),
 			orUnknown(h.Channel), orUnknown(h.Version), orUnknown(h.BlockID), e.held.Truncate(time.Second))

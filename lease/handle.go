@@ -252,7 +252,8 @@ func (l *Lease) Keep(ctx context.Context) error {
 			if failures > 0 {
 				s.log().Info("lease renewal recovered", slog.String("id", l.id), slog.Int("failures", failures))
 			}
-			wait, failures = interval, 0
+			// Counted from the stamp: if the machine slept in the middle of this renewal, it is over by now.
+			wait, failures = max(0, interval-l.age()), 0
 			continue
 		case isClosed(l.released), ctx.Err() != nil && !errors.Is(err, ErrLost):
 			return nil

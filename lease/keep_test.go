@@ -25,6 +25,7 @@ type keeping struct {
 	fault  atomic.Value // what fails: a func(step string) error
 	began  time.Time
 	asleep atomic.Int64 // for how long the machine has slept
+	nap    atomic.Int64 // for how long it is to sleep as soon as somebody has looked at the boot-time clock
 	owned  atomic.Int32 // how many renewals came as far as writing
 	log    logged
 	stop   context.CancelFunc
@@ -71,7 +72,9 @@ func (k *keeping) run(l *Lease) {
 
 // boot is a boot-time clock: it runs on while the machine sleeps, which package time's does not.
 func (k *keeping) boot() time.Duration {
-	return time.Hour + time.Since(k.began) + time.Duration(k.asleep.Load())
+	now := time.Hour + time.Since(k.began) + time.Duration(k.asleep.Load())
+	k.asleep.Add(k.nap.Swap(0))
+	return now
 }
 
 // fails lets what happens at a step fail from now on.
@@ -341,6 +344,60 @@ func TestLossIsToldWhileTheSystemHangs(t *testing.T) {
 	})
 }
 
+func TestSystemThatHangsForAWhileIsNoLoss(t *testing.T) {
+	for _, at := range []string{"entered", "owned"} {
+		t.Run(at, func(t *testing.T) {
+			keep(t, func(k *keeping) {
+				t := k.T
+				hung := false
+				k.fails(func(step string) error {
+					if step == at && !hung {
+						hung = true
+						time.Sleep(5 * sec)
+					}
+					return nil
+				})
+				k.wait(9 * sec)
+				k.held()
+				k.wait(sec + time.Millisecond)
+				if got := k.renewed(); got > 2*time.Millisecond || !hung {
+					t.Errorf("renewed %v ago", got)
+				}
+				k.wait(time.Minute)
+				k.held()
+			})
+		})
+	}
+}
+
+// TestWallClockThatIsSetIsNoLoss writes the stamps that a renewal by another wall clock would have left.
+func TestWallClockThatIsSetIsNoLoss(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"ahead": 3 * time.Hour, "back": -3 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			keep(t, func(k *keeping) {
+				t := k.T
+				for range 5 {
+					k.wait(5*sec + time.Millisecond)
+					r := readLease(t, k.store)
+					r.RenewedAtMS += ahead.Milliseconds()
+					r.AcquiredAtMS += ahead.Milliseconds()
+					put(t, k.store, leaseSuffix, r.Encode(), -ahead)
+					k.wait(4 * sec)
+					if info := look(t, k.another()); info.Verdict.State != verdict.Live {
+						t.Errorf("others see %s", info.Verdict.Sentence)
+					}
+					refused(t, k.another(), other("owner-b"), "held")
+					k.wait(sec)
+					k.held()
+					if got := verdict.Age(verdict.Milli(readLease(t, k.store).RenewedAtMS), time.Now()); got > sec {
+						t.Errorf("renewed %v ago by the clock of now", got)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestLossOfAnythingButTimeIsToldAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(k *keeping)
@@ -433,6 +490,43 @@ func TestMachineSlept(t *testing.T) {
 			}
 			k.ends("busy", "deadline", "lost")
 			_ = sits.Close()
+		})
+	})
+	t.Run("in the middle of a renewal", func(t *testing.T) {
+		keep(t, func(k *keeping) {
+			t := k.T
+			k.fails(func(step string) error {
+				if step == "owned" && k.owned.Load() == 1 {
+					k.nap.Store(int64(time.Hour)) // after the stamp, before the write
+				}
+				return nil
+			})
+			k.wait(5*sec + time.Millisecond)
+			k.held()
+			if got := k.owned.Load(); got != 2 {
+				t.Errorf("%d renewals, although the first was over when it was written", got)
+			}
+			if got := k.renewed(); got > 2*time.Millisecond {
+				t.Errorf("renewed %v ago", got)
+			}
+			k.wait(time.Minute)
+			k.held()
+			if got := k.owned.Load(); got != 14 {
+				t.Errorf("%d renewals", got)
+			}
+		})
+	})
+	t.Run("and again and again", func(t *testing.T) {
+		keep(t, func(k *keeping) {
+			for range 20 {
+				k.wait(5 * sec)
+				k.sleep(20 * sec)
+				k.wait(5*sec + time.Millisecond)
+				k.held()
+				if got := k.renewed(); got > 5*sec {
+					k.Errorf("renewed %v ago", got)
+				}
+			}
 		})
 	})
 	t.Run("for less than the TTL", func(t *testing.T) {

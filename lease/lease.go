@@ -10,10 +10,15 @@
 //  4. A handle never writes or removes another claim's lease: claim ids are compared in the critical section.
 //  5. Every call ends: with its context, or after 5 s where that has no deadline (Release: 2 s).
 //  6. Looking (Inspect, List, LiveHolder, Verify) writes nothing, takes no lock, follows no link, waits for nothing.
+//     Observe looks so for as long as it is told.
+//  7. Break removes only the claim that was looked at, compared in the critical section and again directly before
+//     the removal, never what is no regular file, and only after the audit log has its bytes on the disk. Without
+//     force it takes nothing that a claimant would not be granted. The next owner's epoch is larger all the same.
+//  8. Restore puts those bytes back only where no lease is and no epoch was given out since.
 //
 // What it cannot promise: that a holder stops working when its lease runs out (a turn may still be going on:
-// compare epochs where it counts), exclusion on file systems whose flock is not shared by all machines that use
-// them, and anything against a program that deletes the files.
+// compare epochs where it counts), or when it is broken; exclusion on file systems whose flock is not shared by all
+// machines that use them, and anything against a program that deletes the files.
 package lease
 
 import (
@@ -39,7 +44,7 @@ type Store struct {
 	TTL      time.Duration // how long a lease lives without renewal; 0: 15 s
 	Interval time.Duration // how often Keep renews; 0, or more than half the TTL: a third of it
 	Log      *slog.Logger  // nil: discards
-	ReadOnly bool          // Claim, Renew, Keep and Release are refused with ErrReadOnly
+	ReadOnly bool          // Claim, Renew, Keep, Release, SetEpoch, Break and Restore are refused with ErrReadOnly
 	Table    *proc.Table   // how processes are looked at; nil: this machine
 
 	memory    record.Memory

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/fslock/audit"
 	"holdfast/fslock/proc"
 )
 
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // order is one call that a child is to make. The claimant and the fault count for a claim only.
 type order struct {
-	Do       string // claim, renew, verify, release, inspect, look-up, self, umask, go
+	Do       string // claim, renew, verify, release, inspect, look-up, break, restore, self, umask, go
 	Dir, ID  string
 	Claimant Claimant
 	ClaimID  string        // renew, verify, release: through a rebuilt handle
@@ -37,6 +38,8 @@ type order struct {
 	Step     string        // where to "kill" itself, or to "wait" until it is told to go on
 	Fault    string
 	Umask    int
+	Log      string // break, restore: the audit log
+	Force    bool   // break
 }
 
 // answer is what came of an order.
@@ -133,6 +136,19 @@ func carryOut(o order, handles map[string]*Lease, dec *json.Decoder, enc *json.E
 			State: v.State.String(), Cause: v.Cause, Sentence: v.Sentence, When: v.Claimable.When.String(),
 			Flags: v.Flags.Strings(), Left: time.Until(v.Claimable.At), Epoch: info.Epoch,
 		}
+	case "break":
+		info, err := s.Inspect(o.ID)
+		if err != nil {
+			return told(err)
+		}
+		return told(s.Break(ctx, info, Removal{Reason: "told to", Force: o.Force, Log: &audit.Log{Path: o.Log}}))
+	case "restore":
+		log := &audit.Log{Path: o.Log}
+		e, _, err := log.Last(s.path(o.ID, leaseSuffix), func(e *audit.Entry) bool { return e.Action == audit.ActionBreak })
+		if err != nil {
+			return told(err)
+		}
+		return told(s.Restore(ctx, e, Removal{Reason: "told to", Log: log}))
 	case "look-up":
 		h, err := s.LiveHolder(o.ID, o.Claimant.Owner)
 		if err != nil || h == nil {
@@ -158,6 +174,7 @@ func carryOut(o order, handles map[string]*Lease, dec *json.Decoder, enc *json.E
 var sentinels = map[string]error{
 	"bad id": ErrBadID, "held": ErrHeld, "lost": ErrLost, "busy": ErrBusy, "epoch": ErrEpoch, "unreadable": ErrUnreadable,
 	"read-only": ErrReadOnly, "holder alive": ErrHolderAlive, "denied": os.ErrPermission, "deadline": context.DeadlineExceeded,
+	"changed": ErrChanged, "not yet": ErrNotYet, "no reason": ErrNoReason, "audit": ErrAudit,
 }
 
 func told(err error) answer {

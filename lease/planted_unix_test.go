@@ -205,3 +205,107 @@ func TestPlantedInPlaceOfTheFlockFile(t *testing.T) {
 		})
 	}
 }
+
+func TestNothingIsBrokenThatIsNoFile(t *testing.T) {
+	for what := range planted {
+		t.Run(what, func(t *testing.T) {
+			p, log := plant(t, what, leaseSuffix, false), auditLog(t)
+			before := contents(t, filepath.Dir(p.victim))
+			info := look(t, p.store)
+			err := refusedBreak(t, p.store, info, forced(log), "unreadable")
+			if e, ok := errors.AsType[*ConflictError](err); !ok || e.Verdict.Sentence == "" || e.Path != p.path {
+				t.Error(err)
+			}
+			p.stays()
+			// Nor is what was a lease when somebody looked at it.
+			must(t, os.Remove(p.path))
+			putLease(t, p.store, time.Hour)
+			info = look(t, p.store)
+			must(t, os.Remove(p.path))
+			must(t, planted[what](p))
+			unbroken(t, p.store, info, forced(log), "unreadable")
+			p.stays()
+			after := contents(t, filepath.Dir(p.victim))
+			if len(after) != len(before) || after["victim"] != before["victim"] {
+				t.Errorf("the target of the link was touched: %+v, was %+v", after, before)
+			}
+		})
+	}
+}
+
+func TestPlantedAfterABreak(t *testing.T) {
+	for what := range planted {
+		t.Run(what, func(t *testing.T) {
+			p, log := plant(t, what, leaseSuffix, false), auditLog(t)
+			must(t, os.Remove(p.path))
+			putLease(t, p.store, time.Hour)
+			e := broke(t, p.store, look(t, p.store), forced(log))
+			must(t, planted[what](p))
+			notRestored(t, p.store, e, log, "changed")
+			p.stays()
+			must(t, os.Remove(p.path))
+			p.store.fault = func(step string) error {
+				if step == "audited" {
+					return planted[what](p)
+				}
+				return nil
+			}
+			if err := p.store.Restore(t.Context(), e, Removal{Log: log}); !errors.Is(err, ErrChanged) {
+				t.Error(err)
+			}
+			p.stays()
+		})
+	}
+}
+
+func TestLeaseIsPutBackThroughAnotherNameOfItsDirectory(t *testing.T) {
+	s, log := store(t), auditLog(t)
+	putLease(t, s, sec)
+	e := broke(t, s, look(t, s), forced(log))
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(s.Dir, link))
+	restored(t, &Store{Dir: link, Table: s.Table}, e, log)
+}
+
+func TestNothingIsBrokenBehindAFlockFileThatIsNone(t *testing.T) {
+	p, log := plant(t, "a FIFO", sectionSuffix, true), auditLog(t)
+	unbroken(t, p.store, look(t, p.store), forced(log), "unreadable")
+	p.stays()
+}
+
+func TestKeepDoesNotHangAtAFIFO(t *testing.T) {
+	for _, suffix := range []string{leaseSuffix, sectionSuffix, counterSuffix} {
+		t.Run(suffix, func(t *testing.T) {
+			keep(t, func(k *keeping) {
+				t := k.T
+				k.wait(sec)
+				path := k.store.path(agent, suffix)
+				aside := path + ".aside"
+				swap := func() {
+					must(t, os.Rename(path, aside))
+					must(t, syscall.Mkfifo(path, 0o600))
+				}
+				swap()
+				k.wait(8 * sec)
+				k.held()
+				if suffix == counterSuffix {
+					k.wait(time.Minute) // a renewal does not need it
+					k.held()
+					return
+				}
+				must(t, os.Rename(aside, path))
+				k.wait(sec)
+				k.held()
+				if got := k.renewed(); got > sec {
+					t.Errorf("renewed %v ago", got)
+				}
+				swap()
+				<-k.lease.Lost()
+				if age := k.lease.age(); age <= 10*sec || age >= 12*sec {
+					t.Errorf("told after %v", age)
+				}
+				k.ends("lost", "unreadable")
+			})
+		})
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"holdfast/fslock/audit"
 	"holdfast/fslock/proc/proctest"
 	"holdfast/fslock/verdict"
 )
@@ -42,6 +43,11 @@ type model struct {
 	beat   time.Duration // boot-time clock at its last renewal
 	last   uint64        // the largest epoch that was given out
 	owners map[uint64]string
+
+	log         *audit.Log
+	broken      *claimed // by the last removal; nil: there was none
+	brokenBeat  time.Duration
+	brokenEntry audit.Entry
 }
 
 func (m *model) boot() time.Duration { return time.Hour + time.Since(m.began) }
@@ -153,6 +159,41 @@ func (m *model) use(t *rapid.T, c *claimed, do string) {
 	}
 }
 
+// breaks lets an actor remove the lease, whoever has it. Unforced only what any claimant would be granted goes.
+func (m *model) breaks(t *rapid.T, a *actor, force bool) {
+	info, err := a.store.Inspect(agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = a.store.Break(m.t.Context(), info, Removal{Reason: "random", Force: force, Log: m.log})
+	switch free := m.now == nil || m.expired() || !m.holderRuns(); {
+	case m.now == nil && !errors.Is(err, ErrChanged), m.now != nil && !force && !free && !errors.Is(err, ErrNotYet),
+		m.now != nil && (force || free) && err != nil:
+		t.Fatalf("forced %v, free %v, held %v: %v", force, free, m.now != nil, err)
+	case err != nil:
+		return
+	}
+	m.broken, m.brokenBeat, m.now = m.now, m.beat, nil
+	m.brokenEntry, _, err = m.log.Last(info.Path, func(e *audit.Entry) bool { return e.Action == audit.ActionBreak })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restore puts back what was removed last, which must fail once an epoch was given out since.
+func (m *model) restore(t *rapid.T, a *actor) {
+	if m.broken == nil {
+		t.Skip("nothing was removed")
+	}
+	err := a.store.Restore(m.t.Context(), m.brokenEntry, Removal{Log: m.log})
+	if may := m.now == nil && m.last == m.broken.Epoch(); may != (err == nil) || err != nil && !errors.Is(err, ErrChanged) {
+		t.Fatalf("held %v, epoch %d of %d: %v", m.now != nil, m.broken.Epoch(), m.last, err)
+	}
+	if err == nil {
+		m.now, m.beat = m.broken, m.brokenBeat
+	}
+}
+
 // check looks at the lease as each actor sees it, and at the disk.
 func (m *model) check(t *rapid.T) {
 	_, err := os.Lstat(m.actors[0].store.path(agent, leaseSuffix))
@@ -201,6 +242,7 @@ func TestWhateverHappensOneClaimCounts(t *testing.T) {
 				rt.Fatal(err)
 			}
 			m := &model{t: t, dir: dir, began: time.Now(), pids: 2000, owners: map[uint64]string{}}
+			m.log = &audit.Log{Path: filepath.Join(parent, "audit", strconv.Itoa(lives)+".jsonl")}
 			for _, who := range []Claimant{
 				{Owner: "a", Block: "1"}, {Owner: "a", Block: "1"}, {Owner: "a", Block: "2"}, {Owner: "b", Block: "1"},
 			} {
@@ -226,6 +268,8 @@ func TestWhateverHappensOneClaimCounts(t *testing.T) {
 				"verify":  handle("verify"),
 				"release": handle("release"),
 				"kill":    func(rt *rapid.T) { m.kill(anybody(rt)) },
+				"break":   func(rt *rapid.T) { m.breaks(rt, anybody(rt), rapid.Bool().Draw(rt, "force")) },
+				"restore": func(rt *rapid.T) { m.restore(rt, anybody(rt)) },
 				"wait": func(rt *rapid.T) {
 					time.Sleep(time.Duration(rapid.IntRange(0, 20_000).Draw(rt, "ms")) * time.Millisecond)
 				},
