@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,15 +29,6 @@ func TestMain(m *testing.M) {
 		fmt.Println("ready")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}
-}
-
-// skip skips a test that this machine cannot run; where everything must run, it fails instead.
-func skip(t *testing.T, why ...any) {
-	t.Helper()
-	if os.Getenv("HOLDFAST_STRICT") == "1" {
-		t.Fatal(why...)
-	}
-	t.Skip(why...)
 }
 
 // start runs the test binary as a helper and returns it with the first line that it prints.
@@ -102,6 +94,12 @@ func helper(what string) error {
 		fmt.Println(tid)
 		select {}
 	default:
+		if order, ok := strings.CutPrefix(what, "remove\n"); ok {
+			return removeHelper(order)
+		}
+		if order, ok := strings.CutPrefix(what, "contend\n"); ok {
+			return contend(order)
+		}
 		return fmt.Errorf("unknown helper %q", what)
 	}
 }

@@ -88,3 +88,12 @@ func about(t *testing.T, what string, got time.Time, want time.Duration) {
 		t.Errorf("%s in %v, want about %v", what, d, want)
 	}
 }
+
+// skip skips a test that this machine cannot run; where everything must run, it fails instead.
+func skip(t *testing.T, why ...any) {
+	t.Helper()
+	if os.Getenv("HOLDFAST_STRICT") == "1" {
+		t.Fatal(why...)
+	}
+	t.Skip(why...)
+}

@@ -24,12 +24,14 @@ type look struct {
 	locker *Locker
 	table  *proc.Table
 	self   proc.Self
+	brief  bool // as proc.Identity has it
 
 	mu    sync.Mutex
 	local map[string]bool // by directory
 }
 
 func (l *Locker) look(table *proc.Table) *look {
+	table = table.AsNow()
 	return &look{locker: l, table: table, self: table.Self(), local: make(map[string]bool)}
 }
 
@@ -134,10 +136,13 @@ func (k *look) identify(s *verdict.Seen, r *record.Lock) {
 	id := proc.Identity{
 		PID: r.PID, Host: r.Hostname, StartTicks: r.ProcessStartTime,
 		PIDNS: r.Ours.PIDNS, PidfdIno: r.Ours.PidfdIno, TimeNS: r.Ours.TimeNS,
-		LastBeat: s.Beat, ModTime: s.File.ModTime, LocalFS: k.isLocal(s.Path),
+		LastBeat: s.Beat, ModTime: s.File.ModTime, Brief: k.brief,
 	}
 	if r.BootID != nil {
 		id.BootID = *r.BootID
+	}
+	if id.BootID != k.self.BootID {
+		id.LocalFS = k.isLocal(s.Path) // only a record of another boot is judged by it
 	}
 	s.Proc = k.table.Judge(id)
 	s.Self = k.table.IsSelf(id)
@@ -168,7 +173,7 @@ func (k *look) isLocal(path string) bool {
 	if ok {
 		return local
 	}
-	_, local = record.FileSystem(cmp.Or(dir, "."))
+	local = k.locker.isLocal(cmp.Or(dir, "."))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.local[dir] = local
@@ -217,7 +222,7 @@ func problem(path string, err error) *record.Error {
 	}
 	e := &record.Error{Op: "read", Path: path, Problem: record.Denied, Detail: err.Error(), Err: err}
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		e.Detail = p.Err.Error()
+		e.Op, e.Detail = p.Op, p.Err.Error()
 	}
 	return e
 }

@@ -1,0 +1,108 @@
+package fslock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"holdfast/fslock/verdict"
+)
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []string{}
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+func acquire(t *testing.T, l *Locker, path string) *Lock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	lock, err := l.Acquire(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lock.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lock
+}
+
+func TestFreeLockIsTakenAndGivenUp(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.lock")
+	l := &Locker{}
+	lock := acquire(t, l, path)
+	if got := names(t, dir); len(got) != 1 || got[0] != "a.lock" {
+		t.Errorf("left beside the lock: %q", got)
+	}
+	if err := lock.Verify(); err != nil {
+		t.Error(err)
+	}
+	info := l.Inspect(path)
+	if info.Verdict.State != verdict.Live || !info.Verdict.Flags.Has(verdict.Mine) || info.Facts.Record.WriterEpoch != lock.WriterEpoch() {
+		t.Errorf("seen as %v %v", info.Verdict.State, info.Verdict.Flags.Strings())
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, dir); len(got) != 0 {
+		t.Errorf("left behind: %q", got)
+	}
+	if err := lock.Verify(); !errors.Is(err, ErrLost) {
+		t.Errorf("released: %v", err)
+	}
+}
+
+func TestHeldLockIsNotTakenAndOneOfManyWaitersIsNext(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.lock")
+	l := &Locker{}
+	first := acquire(t, l, path)
+	if _, err := l.TryAcquire(path); !errors.Is(err, ErrHeld) {
+		t.Errorf("try: %v", err)
+	}
+	var inside, most, done atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			lock, err := (&Locker{}).Acquire(t.Context(), path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if n := inside.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			done.Add(1)
+			inside.Add(-1)
+			if err := lock.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := first.Release(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	if most.Load() != 1 || done.Load() != 8 {
+		t.Errorf("%d inside at once, %d got it", most.Load(), done.Load())
+	}
+	if got := names(t, dir); len(got) != 0 {
+		t.Errorf("left behind: %q", got)
+	}
+}

@@ -1,0 +1,161 @@
+package fslock
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Each benchmark runs the bare system calls that a call cannot do without beside the call itself, turn by turn, and
+// prints medians of both and how many times slower ours is.
+
+func sideBySide(b *testing.B, bare, ours func() error) {
+	b.Helper()
+	var of [2][]time.Duration
+	for b.Loop() {
+		for i, call := range []func() error{bare, ours} {
+			began := time.Now()
+			if err := call(); err != nil {
+				b.Fatal(err)
+			}
+			of[i] = append(of[i], time.Since(began))
+		}
+	}
+	var median [2]float64
+	for i := range of {
+		slices.Sort(of[i])
+		median[i] = float64(of[i][len(of[i])/2]) / float64(time.Microsecond)
+	}
+	b.ReportMetric(0, "ns/op") // of both together: it says nothing
+	b.ReportMetric(median[0], "us-bare")
+	b.ReportMetric(median[1], "us")
+	b.ReportMetric(median[1]/median[0], "x-bare")
+}
+
+// places runs a benchmark in memory and on an ext4 of its own: a root file system without a journal is slow with recent
+// deletions.
+func places(b *testing.B, bench func(b *testing.B, dir string)) {
+	b.Helper()
+	b.Run("tmpfs", func(b *testing.B) {
+		dir, err := os.MkdirTemp("/dev/shm", "holdfast")
+		if err != nil {
+			b.Skip(err)
+		}
+		b.Cleanup(func() { _ = os.RemoveAll(dir) })
+		bench(b, dir)
+	})
+	b.Run("ext4", func(b *testing.B) { bench(b, loopExt4(b)) })
+}
+
+// loopExt4 mounts an ext4 with a journal from a file; where that cannot be done the benchmark is skipped.
+func loopExt4(b *testing.B) string {
+	b.Helper()
+	image, dir := filepath.Join(b.TempDir(), "image"), b.TempDir()
+	f, err := os.Create(image)
+	if err == nil {
+		err = errors.Join(f.Truncate(64<<20), f.Close())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.CommandContext(b.Context(), c[0], c[1:]...).CombinedOutput(); err != nil {
+			b.Skipf("no loop-mounted ext4 here: %v: %v %s", c, err, out)
+		}
+	}
+	b.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			b.Errorf("umount: %v %s", err, out)
+		}
+	})
+	return dir
+}
+
+// bareCycle makes the calls of a lock's life, without what the original forces to the disk.
+func bareCycle(dir string, data []byte) func() error {
+	temp, path := filepath.Join(dir, ".bare.tmp"), filepath.Join(dir, "bare")
+	return func() error {
+		f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(data)
+		if err = errors.Join(err, f.Close(), os.Link(temp, path), os.Remove(temp)); err != nil {
+			return err
+		}
+		if _, err := os.ReadFile(path); err != nil {
+			return err
+		}
+		return os.Remove(path)
+	}
+}
+
+func hold(b *testing.B, l *Locker, path string) *Lock {
+	b.Helper()
+	lock, err := l.Acquire(b.Context(), path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return lock
+}
+
+func BenchmarkAcquireRelease(b *testing.B) {
+	places(b, func(b *testing.B, dir string) {
+		l, path := &Locker{}, filepath.Join(dir, "a.lock")
+		lock := hold(b, l, path)
+		data := lock.data
+		if err := lock.Release(); err != nil {
+			b.Fatal(err)
+		}
+		sideBySide(b, bareCycle(dir, data), func() error {
+			lock, err := l.Acquire(b.Context(), path)
+			if err != nil {
+				return err
+			}
+			return lock.Release()
+		})
+	})
+}
+
+func BenchmarkTryHeld(b *testing.B) {
+	heldBench(b, func(l *Locker, lock *Lock) error {
+		if _, err := l.TryAcquire(lock.Path()); !errors.Is(err, ErrHeld) {
+			return errors.Join(errors.New("it was not held"), err)
+		}
+		return nil
+	})
+}
+
+func BenchmarkVerify(b *testing.B) {
+	heldBench(b, func(_ *Locker, lock *Lock) error { return lock.Verify() })
+}
+
+func BenchmarkBeat(b *testing.B) {
+	heldBench(b, func(_ *Locker, lock *Lock) error { return lock.beat("beat") })
+}
+
+// heldBench compares a call on a held lock with reading its file.
+func heldBench(b *testing.B, ours func(l *Locker, lock *Lock) error) {
+	b.Helper()
+	places(b, func(b *testing.B, dir string) {
+		l := &Locker{}
+		lock := hold(b, l, filepath.Join(dir, "a.lock"))
+		defer lock.Release()
+		old := time.Now().Add(-time.Second) // a record that was written just now is read twice
+		if err := os.Chtimes(lock.Path(), old, old); err != nil {
+			b.Fatal(err)
+		}
+		sideBySide(b, func() error {
+			f, err := os.Open(lock.Path())
+			if err != nil {
+				return err
+			}
+			_, err = f.Read(make([]byte, 1024))
+			return errors.Join(err, f.Close())
+		}, func() error { return ours(l, lock) })
+	})
+}
