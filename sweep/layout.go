@@ -1,9 +1,11 @@
 // Package sweep knows where leases, locks, reclaim tokens and temp files can lie below a root, what a person
-// calls them, and what a sweep of a root would remove and why.
+// calls them, and what a sweep of a root removes and why: tokens that no longer block anybody and, on request, temps
+// that nobody uses. It never removes a lease or a lock.
 //
-// It only looks: nothing is written, no lock is taken, and below a root no symbolic link is followed. A folder that
-// is missing is normal; one that cannot be read is one PlaceError and the rest goes on. What it cannot promise: the
-// tree may change while it is walked, so what is found is what each directory held at the moment of its listing.
+// Only Sweeper.Run and Sweeper.Maintain change anything; all else only looks: nothing is written, no lock is taken, and
+// below a root no symbolic link is followed. A folder that is missing is normal; one that cannot be read is one
+// PlaceError and the rest goes on. What it cannot promise: the tree may change while it is walked, so what is found is
+// what each directory held at the moment of its listing.
 package sweep
 
 import (
@@ -50,9 +52,12 @@ type PlaceError struct {
 }
 
 func (e *PlaceError) Error() string {
-	// The path is named once, though the system's error may name it too.
+	// The path is named once, though the error inside may name it too.
 	if pe, ok := errors.AsType[*fs.PathError](e.Err); ok && pe.Path == e.Path {
 		return pe.Error()
+	}
+	if s := e.Err.Error(); strings.Contains(s, e.Path) {
+		return s
 	}
 	return e.Path + ": " + e.Err.Error()
 }
@@ -240,10 +245,17 @@ func tempOf(name string) (lock string, ok bool) {
 		return "", true
 	}
 	i := strings.LastIndex(name, ".tmp.")
-	if i < 2 || name[0] != '.' || !isLockName(name[1:i]) {
+	if i < 2 || name[0] != '.' {
 		return "", false
 	}
-	return name[1:i], true
+	lock = name[1:i]
+	if of, token := tokenOf(lock); token {
+		lock = of // a token is made by a temp, too
+	}
+	if !isLockName(lock) {
+		return "", false
+	}
+	return lock, true
 }
 
 // IsEntry reports whether a file of that name can be a lease, a lock, a token or a temp, or belong to one.

@@ -247,6 +247,7 @@ func TestNameOfATokenOrTempTellsItsLock(t *testing.T) {
 		"d/notes.lock.reclaim":           "",
 		"d/.cache.lock":                  "",
 		"d/.cache.txt.tmp.1.2.3":         "",
+		"d/..a.lock.reclaim.tmp.1.2.3":   "d/a.lock", // of a token that was being made
 		"d/.registry-tmp-Qw3xYz.json":    "",
 		"d/.tmp.":                        "",
 		"d.lock.reclaim/.tmp.1":          "",

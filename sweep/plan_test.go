@@ -65,9 +65,12 @@ func TestPlanTellsWhatARunWouldDoAndWhy(t *testing.T) {
 		{"index/b/.other.lock.tmp.999.1.0", recordOf(999, "web02"), week, false, "cannot tell"},
 		{"index/b/.named.lock.tmp.999.1.0", nil, 0, true, "pid 999, which is gone"},
 		{"index/b/.named.lock.tmp.4242.1.0", nil, week, false, "In use by pid 4242"},
-		{"index/b/.young.lock.tmp.x", []byte("{"), 23 * time.Hour, false, "may still be written"},
-		{"index/b/.old.lock.tmp.x", []byte("{"), 25 * time.Hour, true, "open in no process"},
-		{"index/b/.big.lock.tmp.x", make([]byte, record.MaxSize+1), week, false, "no file that can be read"},
+		{"index/b/.young.lock.tmp.0.1.0", []byte("{"), 23 * time.Hour, false, "may still be written"},
+		{"index/b/.old.lock.tmp.0.1.0", []byte("{"), 25 * time.Hour, true, "open in no process"},
+		{"index/b/.big.lock.tmp.0.1.0", make([]byte, record.MaxSize+1), week, false, "no file that can be read"},
+		{"index/b/.large.lock.tmp.999.1.0", make([]byte, record.MaxSize+1), week, false, "no file that can be read"},
+		{"index/b/.Cargo.lock.tmp.old", []byte("an editor's"), week, false, "somebody else's"},
+		{"index/b/.dead.lock.tmp.copy", recordOf(999, "here"), week, false, "somebody else's"},
 		{"leases/.registry-tmp-Qw3xYz.json", []byte("{"), 25 * time.Hour, true, "open in no process"},
 	}
 	for _, c := range cases {
@@ -115,7 +118,7 @@ func TestPlanTellsWhatARunWouldDoAndWhy(t *testing.T) {
 
 func TestTempThatSomebodyMayHaveOpenIsLeft(t *testing.T) {
 	root := t.TempDir()
-	path := filepath.Join(root, "index/a/.old.lock.tmp.x")
+	path := filepath.Join(root, "index/a/.old.lock.tmp.0.1.0")
 	putOld(t, path, []byte("{"), 25*time.Hour)
 	file, err := record.Read(path)
 	if err != nil {

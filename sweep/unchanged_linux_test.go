@@ -22,6 +22,10 @@ import (
 const readOnlyEnv = "SWEEP_TEST_READ_ONLY"
 
 func TestMain(m *testing.M) {
+	if line := os.Getenv(childEnv); line != "" {
+		child(line)
+		return
+	}
 	root := os.Getenv(readOnlyEnv)
 	if root == "" {
 		os.Exit(m.Run())
