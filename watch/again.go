@@ -188,7 +188,7 @@ func (w *Watcher) readAgain(ctx context.Context, look *rootLook, picked []int) (
 		default:
 		}
 	}
-	infos := w.oneLocker().InspectAll(ctx, locks, tokens, temps)
+	infos := w.Locker().InspectAll(ctx, locks, tokens, temps)
 	if ctx.Err() != nil {
 		return nil, false
 	}

@@ -31,7 +31,7 @@ type Watcher struct {
 	Roots    []Root
 	Table    *proc.Table  // how processes are looked at; nil: this machine
 	Log      *slog.Logger // nil: discards
-	ReadOnly bool         // the stores that Store returns refuse every change
+	ReadOnly bool         // what Store and Locker return refuses every change
 
 	seq    atomic.Uint64
 	mu     sync.Mutex
@@ -77,12 +77,13 @@ func (w *Watcher) Store(dir string) *lease.Store {
 	return s
 }
 
-// oneLocker returns the Locker that looks at all locks, tokens and temps: it remembers what it saw.
-func (w *Watcher) oneLocker() *fslock.Locker {
+// Locker returns the Locker that looks at all locks, tokens and temps: always the same one, so that what was seen of a
+// lock counts when it is taken or broken.
+func (w *Watcher) Locker() *fslock.Locker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.locker == nil {
-		w.locker = &fslock.Locker{Table: w.Table, Log: w.Log}
+		w.locker = &fslock.Locker{Table: w.Table, Log: w.Log, ReadOnly: w.ReadOnly}
 	}
 	return w.locker
 }
@@ -224,7 +225,7 @@ func leaseEntry(info lease.Info) Entry {
 // lookAtLocks looks at locks, tokens and temps. What went since it was found is left out; a lock that is missing
 // is free and shows only as long as a token or temp of it is there.
 func (w *Watcher) lookAtLocks(ctx context.Context, look *rootLook, found sweep.Found) {
-	infos := w.oneLocker().InspectAll(ctx, found.Locks, found.Tokens, found.Temps)
+	infos := w.Locker().InspectAll(ctx, found.Locks, found.Tokens, found.Temps)
 	var beside []Entry
 	for _, info := range infos.Tokens {
 		if !info.Facts.Missing {

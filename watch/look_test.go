@@ -282,7 +282,7 @@ func TestClaimsGoThroughTheStoreThatLooked(t *testing.T) {
 	if s != w.Store("/x/leases") || s.Dir != "/x/leases" || !s.ReadOnly || s.Table != w.Table {
 		t.Errorf("got %+v", s)
 	}
-	if first := w.oneLocker(); first != w.oneLocker() || first.Table != w.Table {
+	if first := w.Locker(); first != w.Locker() || first.Table != w.Table {
 		t.Error("there are two lockers")
 	}
 }
