@@ -127,9 +127,20 @@ func (m *model) brief(r *row, w int) []string {
 		if m.hold(r.entry) != nil {
 			steps = []string{"R release"}
 		}
+		if step := m.tokenStep(r); step != "" {
+			steps = []string{step}
+		}
 		oneLine("next", strings.Join(append(steps, "enter all evidence", "y copy path"), "   "))
 	}
 	return lines
+}
+
+// tokenStep is the key that removes the token which blocks the lock; "": none does, or nothing may be changed.
+func (m *model) tokenStep(r *row) string {
+	if m.readOnly || blockingToken(r.entry, m.now) == nil {
+		return ""
+	}
+	return "B remove that token (plan first)"
 }
 
 // nextSteps are the next safe commands but the one whose answer is on the screen already.
@@ -181,7 +192,11 @@ func (m *model) overview(r *row, w int) []string {
 		}
 	}
 	if own := m.hold(e); own != nil {
-		fact("held", fmt.Sprintf("by this screen, epoch %d; renewed until R, quit or a signal", own.epoch))
+		if own.ref.kind == watch.Lock {
+			fact("held", "by this screen, which beats until R, quit or a signal")
+		} else {
+			fact("held", fmt.Sprintf("by this screen, epoch %d; renewed until R, quit or a signal", own.epoch))
+		}
 	}
 	for _, f := range Facts(m.snap, e, m.now) {
 		switch f.Head {
@@ -191,6 +206,9 @@ func (m *model) overview(r *row, w int) []string {
 			lines = append(lines, m.factLines(f.Head, p.Safe(f.Says), w, faint)...)
 		default:
 			fact(f.Head, f.Says)
+			if f.Head == "token" {
+				fact("next", m.tokenStep(r))
+			}
 		}
 	}
 	return lines

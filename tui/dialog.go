@@ -1,9 +1,8 @@
 package tui
 
 import (
-	"context"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"holdfast/fslock/verdict"
@@ -18,8 +17,10 @@ const dialogDeaf = 400 * time.Millisecond
 type dialogKind uint8
 
 const (
-	dialogClaim dialogKind = iota
+	dialogTake dialogKind = iota // claim, acquire
 	dialogRelease
+	dialogBreak
+	dialogSweep
 	dialogQuit
 )
 
@@ -31,102 +32,53 @@ type dialog struct {
 	facts   []Fact // safe
 	command string // the same as a command, safe; "": none does the same while the screen lives
 	confirm string // what y does, one or two words
+	watched bool   // it is watched for a while before it is done
 	opened  time.Time
-	changed string // why it cannot be confirmed any more; "": it can
-	top     int    // the first line that is shown
+	changed string  // why it cannot be confirmed any more; "": it can
+	top     int     // the first line that is shown
+	typing  *typing // what must be typed to confirm; nil: y confirms
+
+	// Of a sweep.
+	number uint64    // tells its plan from that of an earlier one
+	sweep  *sweeping // nil: it is being planned
 }
 
-// planClaim opens the plan for a claim of the lease under the cursor, or says why there can be none.
-func (m *model) planClaim() *dialog {
-	r := m.current()
-	if r == nil || !m.mayAct("C claims") {
-		return nil
-	}
-	e := r.entry
-	if e.Kind != watch.Lease {
-		m.complain("C claims leases; %s is a %s.", r.name, e.Kind)
-		return nil
-	}
-	if m.hold(e) != nil {
-		m.complain("This screen holds %s already. R releases it.", r.name)
-		return nil
-	}
-	if storeOf(m.stores, e.Path) == nil {
-		m.complain("C claims nothing here: the directory of %s is not known as one of leases.", r.name)
-		return nil
-	}
-	v := r.entry.Judge(m.now)
-	if v.Claimable.When != verdict.Now {
-		m.complain("%s", notClaimable(r.name, v, m.now))
-		return nil
-	}
-	safe := m.paint.Safe
-	d := &dialog{kind: dialogClaim, title: "claim " + r.name + "?", target: targetOf(e, m.now), confirm: "claim and hold", opened: m.clock}
-	d.facts = []Fact{{"now", safe(text.Word(v.State) + ". " + v.Sentence)}}
-	compared := "that it is still so, once more inside its critical section"
-	if id := r.who().ClaimID; id != "" {
-		compared = "that it is still claim " + id + " and still so, once more inside its critical section"
-	}
-	d.facts = append(d.facts, Fact{"compared", safe(compared)})
-	written, counter := "with the next epoch", ""
-	if f, ok := e.Subject.(*verdict.LeaseFacts); ok {
-		if next, refusal := f.NextEpoch(); refusal == "" {
-			written = fmt.Sprintf("with epoch %d", next)
-			counter = fmt.Sprintf("; %s: %d", f.Counter.Path, next)
-		}
-	}
-	d.facts = append(d.facts,
-		Fact{"written", safe(e.Path + " " + written + counter)},
-		Fact{"then", "this screen holds it and renews it until R, quit or a signal releases it"})
-	same := verdict.Verdict{Next: []string{"holdfast claim " + verdict.Quote(e.ID) + " --hold"}}
-	d.command = safe(m.snap.Next(e, &same)[0])
-	return d
+// typing is the third level of confirmation: the name of what is acted on, and the reason for the audit log.
+type typing struct {
+	want         string // safe
+	name, reason field
+	onReason     bool // which of the two keys go to
 }
 
-// notClaimable says in a sentence why nobody can claim a lease at now, and until when.
-func notClaimable(name string, v verdict.Verdict, now time.Time) string {
-	c := v.Claimable
-	in := text.Long(c.At.Sub(now) + time.Second - 1)
+// maxTyped bounds each line, in characters, where the name is no longer.
+const maxTyped = 200
+
+func newTyping(want string) *typing {
+	return &typing{want: want, name: newField("", max(maxTyped, 2*len(want))), reason: newField("", maxTyped)}
+}
+
+// why is what the reason says, without space around it.
+func (t *typing) why() string { return strings.TrimSpace(t.reason.value()) }
+
+// lacks says what is still to be typed; "": nothing.
+func (t *typing) lacks() string {
 	switch {
-	case c.When == verdict.At && v.State == verdict.Unreadable:
-		return fmt.Sprintf("%s cannot be read, and is honoured: free in %s at the earliest, if nothing is written.", name, in)
-	case c.When == verdict.At:
-		return fmt.Sprintf("%s is held: free in %s at the earliest, if nothing is renewed.", name, in)
-	case c.When == verdict.Event:
-		return name + " is held: free when its holder releases it or dies."
-	case c.At.After(now):
-		return fmt.Sprintf("%s cannot be claimed for %s more: it is blocked by %s.", name, in, c.By)
+	case strings.TrimSpace(t.name.value()) != strings.TrimSpace(t.want):
+		return "type " + t.want + " to confirm"
+	case t.why() == "":
+		return "a reason is wanted"
 	default:
-		return fmt.Sprintf("%s cannot be claimed till somebody acts: it is blocked by %s.", name, c.By)
+		return ""
 	}
 }
 
-// planRelease opens the plan for giving up the screen's own hold under the cursor.
-func (m *model) planRelease() *dialog {
-	r := m.current()
-	if r == nil || !m.mayAct("R releases") {
-		return nil
-	}
-	e := r.entry
-	own := m.hold(e)
-	if own == nil {
-		why := "this screen does not hold it"
-		if h := r.holder; h != nil {
-			why = fmt.Sprintf("%s belongs to pid %d on %s", r.name, h.PID, h.Host)
-		}
-		m.complain("R releases what this screen has claimed; %s.", why)
-		return nil
-	}
-	safe := m.paint.Safe
-	t := targetOf(e, m.now)
-	t.claimID = own.claimID
-	return &dialog{
-		kind: dialogRelease, title: "release " + r.name + "?", target: t, confirm: "release", opened: m.clock,
-		facts: []Fact{
-			{"compared", safe("that it is still claim " + own.claimID + ", inside its critical section")},
-			{"removed", safe(e.Path)},
-			{"stays", fmt.Sprintf("its epoch counter, at %d: the next owner gets a higher one", own.epoch)},
-		},
+// press types. The name takes nothing but keys that were pressed one by one: whoever pastes it has not read it.
+func (t *typing) press(k keyPress) {
+	switch {
+	case t.onReason:
+		t.reason.press(k)
+	case k.single:
+		t.name.press(k)
 	}
 }
 
@@ -135,9 +87,27 @@ func (m *model) askQuit() *dialog {
 	return &dialog{kind: dialogQuit, title: "quit?", opened: m.clock}
 }
 
-// quitQuestion is the question in full, for as many leases as are held now.
+// quitQuestion is the question in full, for as much as is held now.
 func (m *model) quitQuestion() string {
-	return fmt.Sprintf("You hold %s.  enter release and quit   esc stay", text.Count(len(m.held), "lease"))
+	return fmt.Sprintf("You hold %s.  enter release and quit   esc stay", m.heldWords())
+}
+
+// heldWords count what is held: "2 leases and 1 lock".
+func (m *model) heldWords() string {
+	locks := 0
+	for _, h := range m.held {
+		if h.ref.kind == watch.Lock {
+			locks++
+		}
+	}
+	var parts []string
+	if n := len(m.held) - locks; n > 0 {
+		parts = append(parts, text.Count(n, "lease"))
+	}
+	if locks > 0 {
+		parts = append(parts, text.Count(locks, "lock"))
+	}
+	return strings.Join(parts, " and ")
 }
 
 // mayAct says why nothing can be changed now, if so.
@@ -158,36 +128,52 @@ func (m *model) mayAct(what string) bool {
 // recheck looks whether what an open plan is about is still so. Beats and time are no change; all else kills
 // its confirm key, because the person agreed to something that is not there any more.
 func (m *model) recheck(d *dialog) {
-	if d.kind == dialogQuit {
+	switch {
+	case d.kind == dialogQuit:
 		if len(m.held) == 0 {
 			m.dialog = nil
 		}
-		return
+	case d.changed != "":
+	case d.kind == dialogSweep:
+		m.recheckSweep(d)
+	default:
+		m.recheckEntry(d)
 	}
-	if d.changed != "" {
-		return
-	}
+}
+
+func (m *model) recheckEntry(d *dialog) {
 	e := m.find(d.target.ref)
-	if e == nil {
+	switch {
+	case e == nil:
 		d.changed = "It is gone since this plan was made."
-		return
-	}
-	if d.kind == dialogRelease {
-		if own := m.hold(e); own == nil || own.claimID != d.target.claimID {
+	case d.kind == dialogRelease:
+		if own := m.hold(e); own == nil || own.nonce != d.target.nonce {
 			d.changed = "This screen does not hold it any more."
 		}
-		return
-	}
-	if now := targetOf(e, m.clock); now != d.target {
+	case targetOf(e, m.clock) != d.target:
 		v := e.Judge(m.clock)
 		d.changed = m.paint.Safe(fmt.Sprintf("It changed since this plan was made: %s. %s", text.Word(v.State), v.Sentence))
+	case d.kind == dialogBreak && m.hold(e) != nil:
+		d.changed = "This screen holds it now."
 	}
+}
+
+// dead reports whether a plan cannot be confirmed, now or for good.
+func (m *model) dead(d *dialog) bool {
+	return d.changed != "" || m.readOnly || m.stale() || d.kind == dialogSweep && (d.sweep == nil || len(d.sweep.removed) == 0)
 }
 
 // answer is what keys do while a dialog is open: esc leaves it, y confirms a plan, enter confirms leaving.
 func (m *model) answer(k keyPress) []command {
 	d := m.dialog
-	if !k.single || m.clock.Sub(d.opened) < dialogDeaf && k.name != "esc" {
+	leaves := k.single && k.name == "esc"
+	if !leaves && m.clock.Sub(d.opened) < dialogDeaf {
+		return nil
+	}
+	if d.typing != nil {
+		return m.answerTyped(d, k)
+	}
+	if !k.single {
 		return nil
 	}
 	if d.kind == dialogQuit {
@@ -207,58 +193,80 @@ func (m *model) answer(k keyPress) []command {
 	case "k", "up":
 		d.top = max(0, d.top-1)
 	case "y":
-		m.recheck(d)
-		if d.changed != "" || m.readOnly {
-			return nil
-		}
-		m.dialog = nil
-		return []command{m.confirmed(d)}
+		return m.confirm(d)
 	}
 	return nil
 }
 
-// confirmed is the job of a plan that was agreed to.
-func (m *model) confirmed(d *dialog) command {
-	plan, holds := d.target, m.holds
-	if d.kind == dialogRelease {
-		m.say("Releasing %s", plan.id)
-		return command{run: func(context.Context) any {
-			err := holds.release(plan)
-			return released{plan, err, holds.view()}
-		}}
+// answerTyped is what keys do while a plan wants something typed.
+func (m *model) answerTyped(d *dialog, k keyPress) []command {
+	t := d.typing
+	if !k.single {
+		t.press(k)
+		return nil
 	}
-	m.claiming++
-	m.say("Claiming %s", plan.id)
-	return command{run: func(ctx context.Context) any {
-		held, err := holds.claim(ctx, plan)
-		return claimed{plan, held, err, holds.view()}
-	}}
+	switch k.name {
+	case "esc":
+		m.dialog = nil
+	case "tab", "shift+tab", "up", "down":
+		t.onReason = !t.onReason
+	case "pgdown":
+		d.top++
+	case "pgup":
+		d.top = max(0, d.top-1)
+	case "enter":
+		switch {
+		case t.lacks() == "":
+			return m.confirm(d)
+		case !t.onReason:
+			t.onReason = true
+		case t.why() != "":
+			t.onReason = false
+		}
+	default:
+		t.press(k)
+	}
+	return nil
 }
 
-func (m *model) claimDone(c claimed) {
-	m.claiming--
-	m.holding(c.now)
-	if c.err != nil {
-		m.complain("Not claimed: %s: %v", c.plan.id, c.err)
-		return
+// confirm agrees to a plan, if what it is about is still so.
+func (m *model) confirm(d *dialog) []command {
+	m.recheck(d)
+	if m.dead(d) {
+		return nil
 	}
-	if !slices.Contains(m.held, c.held) {
-		return // lost since then, which is told
-	}
-	m.say("Claimed %s with epoch %d. This screen renews it until R or quit.", c.plan.id, c.held.epoch)
+	m.dialog = nil
+	m.working++
+	return []command{{run: m.job(d), acts: true}}
 }
 
-func (m *model) releaseDone(r released) {
-	m.holding(r.now)
-	if r.err != nil {
-		m.complain("Release of %s: %v", r.plan.id, r.err)
-		return
+// room is how many lines of a plan are in sight, of a dialog with so many lines below it.
+func room(body rect, foot int) int { return max(0, body.h-1-foot) }
+
+// overlay lays the open dialog over the lower end of the body, so that the rows above stay in sight.
+func (m *model) overlay(lines []string, r rect) []string {
+	plan, foot := m.dialogLines(r.w)
+	room := room(r, len(foot))
+	top := max(0, min(m.dialog.top, len(plan)-room))
+	note := ""
+	if len(plan) > room {
+		keys := "j k"
+		if m.dialog.typing != nil {
+			keys = "pgup pgdn"
+		}
+		note = fmt.Sprintf("%s scroll %d/%d", keys, min(top+room, len(plan)), len(plan))
+		plan = plan[top : top+room]
 	}
-	m.say("Released %s.", r.plan.id)
+	box := append([]string{m.paint.rule(r.w, m.dialog.title, note)}, plan...)
+	box = append(box, foot...)
+	if spare := r.h - len(box); spare > 1 {
+		box = append(box, m.paint.rule(r.w, "", ""))
+	}
+	return append(lines[:r.h-len(box)], box...)
 }
 
-// dialogLines is the dialog in w columns: its plan, and apart from it the line of its keys.
-func (m *model) dialogLines(w int) (plan []string, keys string) {
+// dialogLines is the dialog in w columns: its plan, and apart from it the lines that always stay in sight.
+func (m *model) dialogLines(w int) (plan, foot []string) {
 	d, p := m.dialog, m.paint
 	if d.kind == dialogQuit {
 		for _, s := range p.wrap(m.quitQuestion(), w-2) {
@@ -267,18 +275,64 @@ func (m *model) dialogLines(w int) (plan []string, keys string) {
 		if len(plan) == 1 {
 			plan[0] = p.line(w).put(plain, " ").put(strong, m.quitQuestion()).String() // its wide gaps kept
 		}
-		return plan, ""
+		return plan, nil
 	}
 	for _, f := range d.facts {
 		plan = append(plan, m.factLines(f.Head, f.Says, w, plain)...)
 	}
 	if d.command != "" {
-		plan = append(plan, m.factLines("command", d.command, w, plain)...)
+		command := d.command
+		if t := d.typing; t != nil {
+			reason := "TEXT"
+			if why := t.why(); why != "" {
+				reason = p.Safe(verdict.Quote(why))
+			}
+			command += " --force --reason " + reason
+		}
+		plan = append(plan, m.factLines("command", command, w, plain)...)
 	}
-	l := p.line(w).put(plain, " ").put(strong, p.glyph(cursorGlyph)+"[ Cancel ]")
-	if d.changed != "" {
+	cancel := p.line(w).put(plain, " ").put(strong, p.glyph(cursorGlyph)+"[ Cancel ]")
+	switch {
+	case d.changed != "":
 		plan = append(plan, m.factLines("but", d.changed+" Look again before you act.", w, bad)...)
-		return plan, l.put(faint, "   this plan cannot be confirmed any more").String()
+		return plan, []string{cancel.put(faint, "   this plan cannot be confirmed any more").String()}
+	case m.stale():
+		return plan, []string{cancel.put(faint, "   the picture is stale: it waits for a fresh look").String()}
+	case m.dead(d):
+		return plan, []string{cancel.put(plain, "   esc cancel").String()}
+	case d.typing != nil:
+		return plan, m.typedLines(d, w)
 	}
-	return plan, l.put(plain, "   y "+d.confirm+"   esc cancel").String()
+	return plan, []string{cancel.put(plain, "   y "+d.confirm+"   esc cancel").String()}
+}
+
+// typedLines are the two lines that are typed, and what they still lack.
+func (m *model) typedLines(d *dialog, w int) []string {
+	p, t := m.paint, d.typing
+	row := func(head string, f *field, here bool) string {
+		l := p.line(w)
+		mark := "  "
+		if here {
+			mark = " " + p.glyph(cursorGlyph)
+		}
+		l.put(strong, mark).put(plain, " ").put(faint, head).to(3 + factWidth)
+		before, behind := f.split()
+		before, behind = p.Safe(before), p.Safe(behind)
+		if room := w - l.used - 4; text.Width(before) > room {
+			before = p.Ellipsis() + text.Tail(before, room-1)
+		}
+		l.put(plain, before)
+		if here {
+			l.put(strong, p.glyph(caretGlyph))
+		}
+		return l.put(plain, behind).String()
+	}
+	keys := p.line(w).put(plain, "   ")
+	if lacks := t.lacks(); lacks != "" {
+		const others = "   tab other line   esc cancel"
+		keys.put(strong, p.Cut(lacks, w-3-len(others))).put(plain, others)
+	} else {
+		keys.put(plain, "enter ").put(strong, d.confirm).put(plain, "   esc cancel")
+	}
+	return []string{row("name", &t.name, !t.onReason), row("reason", &t.reason, t.onReason), keys.String()}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/fslock"
 	"holdfast/fslock/proc"
 	"holdfast/fslock/verdict"
 	"holdfast/lease"
@@ -288,7 +289,7 @@ func TestClaimAndReleaseOnDisk(t *testing.T) {
 	if d.dialog == nil {
 		t.Fatal(d.note.text)
 	}
-	d.wants(now[0].claimID)
+	d.wants(now[0].nonce)
 	if strings.Contains(d.screenText(), "holdfast release") {
 		t.Error("the plan shows a command that is refused while this screen lives")
 	}
@@ -391,7 +392,7 @@ func TestPictureFromBeforeTheClaimIsNoLoss(t *testing.T) {
 func TestLossBeforeTheClaimIsToldStays(t *testing.T) {
 	s, w, store := registryOf(t)
 	d, agreed := agree(t, s, w)
-	answer := agreed[0].run(t.Context()).(claimed)
+	answer := agreed[0].run(t.Context()).(taken)
 	if err := os.Remove(filepath.Join(store.Dir, "agent.lease.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +420,7 @@ func TestWhatIsBeingReleasedIsNotLost(t *testing.T) {
 func TestLossSaysItsReason(t *testing.T) {
 	d := opened(t, 80, 24)
 	late := fmt.Errorf("%w: not renewed for 10.2s: %w", lease.ErrLost, &lease.ConflictError{Err: lease.ErrUnreadable})
-	d.tell(delivery{losses: []loss{{held{id: strings.Repeat("long", 20)}, late}}})
+	d.tell(delivery{losses: []loss{{held{name: strings.Repeat("long", 20)}, late}}})
 	d.wants("Lost lease longlon…longlong; what relies on it must stop (esc): not renewed")
 }
 
@@ -449,10 +450,10 @@ func TestReadOnlyReachesNoStore(t *testing.T) {
 		return nil, errMadeUp
 	}
 	d := sit(t, s, 120, 30)
-	if _, err := d.holds.claim(t.Context(), target{id: "agent", ref: ref{watch.Lease, store.Dir + "/agent.lease.json"}}); !errors.Is(err, lease.ErrReadOnly) {
+	if _, err := d.holds.take(t.Context(), target{id: "agent", ref: ref{watch.Lease, store.Dir + "/agent.lease.json"}}); !errors.Is(err, fslock.ErrReadOnly) {
 		t.Errorf("claim: %v", err)
 	}
-	if err := d.holds.release(target{}); !errors.Is(err, lease.ErrReadOnly) {
+	if err := d.holds.release(target{}); !errors.Is(err, fslock.ErrReadOnly) {
 		t.Errorf("release: %v", err)
 	}
 }
@@ -485,7 +486,7 @@ func TestClaimUnderWayWhenTheScreenEndsIsGivenBack(t *testing.T) {
 	}
 	close(goOn)
 	<-closed
-	if got := (<-answer).(claimed); !errors.Is(got.err, errClosing) {
+	if got := (<-answer).(taken); !errors.Is(got.err, errClosing) {
 		t.Errorf("the claim answered %+v", got)
 	}
 	if info, _ := store.Inspect("agent"); info.Verdict.State != verdict.Free || info.Epoch != 7 {

@@ -126,12 +126,40 @@ func TestPictures(t *testing.T) {
 			d.choose("reviewer")
 			d.press("C")
 		}},
+		{"plan-break", 80, 24, func(d *desk) {
+			d.choose("crashed")
+			d.press("B")
+		}},
+		{"plan-break-live", 80, 24, func(d *desk) {
+			d.choose("researcher")
+			d.plans("B")
+			d.types("resea")
+		}},
+		{"plan-break-live-50x12", 50, 12, func(d *desk) {
+			d.choose("researcher")
+			d.plans("B")
+			d.types("researcher")
+			d.press("tab")
+			d.types("it hangs")
+		}},
+		{"plan-token", 80, 24, func(d *desk) {
+			d.choose(storage + "/inspect/8eb3d10c88aa02f1/writer.lease")
+			for i := range d.fresh.Entries {
+				if e := &d.fresh.Entries[i]; e.Kind == watch.Token {
+					e.Raw = []byte("{}")
+				}
+			}
+			d.plans("B")
+			d.types("o")
+		}},
+		{"plan-sweep-planning", 80, 24, func(d *desk) { d.press("W") }},
+		{"litter", 80, 24, func(d *desk) { d.press("4") }},
 		{"quit-with-hold", 80, 24, func(d *desk) {
-			d.holding("researcher")
+			d.holding("researcher", "planner", storage+"/index/11c0ffee11c0ffee/cache.lock")
 			d.press("q")
 		}},
 		{"lost", 80, 24, func(d *desk) {
-			d.tell(delivery{losses: []loss{{held{id: "researcher"}, errMadeUp}}})
+			d.tell(delivery{losses: []loss{{held{name: "researcher"}, errMadeUp}}})
 		}},
 		{"help", 80, 24, func(d *desk) { d.press("?") }},
 		{"too-small", 40, 9, func(*desk) {}},

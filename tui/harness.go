@@ -50,7 +50,7 @@ type harness struct {
 // Bounds of what is waited for at the end.
 const (
 	stopGrace    = time.Second     // for Bubble Tea to leave the terminal as it was
-	releaseGrace = 5 * time.Second // for leases to be released: each call has a bound of 2 s of its own
+	releaseGrace = 5 * time.Second // for what is held to be released: each call has a bound of 2 s of its own
 	joinGrace    = 2 * time.Second // for goroutines that look at files
 	fps          = 20
 )
@@ -62,17 +62,16 @@ func newHarness(s *Screen) *harness {
 	if describe == nil {
 		describe = func(_ context.Context, pid int) (proc.Details, error) { return proc.Local().Describe(pid) }
 	}
-	claim := s.tests.claim
-	if claim == nil {
-		claim = claimLease
+	h.holds = &holds{
+		library: s.tests.whole(), store: s.Stores, locker: s.Locker, log: s.Audit, claimant: s.Claimant,
+		readOnly: s.ReadOnly, start: h.start,
 	}
-	h.holds = &holds{store: s.Stores, claimant: s.Claimant, readOnly: s.ReadOnly, take: claim, start: h.start}
 	h.release = h.releaser()
 	h.inbox = newInbox(h.holds.news)
 	h.holds.ring = h.inbox.ring
 	h.model = &model{
 		paint: newPaint(s.Theme, s.NoColor, s.ASCII), keys: keyMap(), demo: s.Demo, home: s.Home,
-		readOnly: s.ReadOnly, stores: s.Stores, holds: h.holds, describe: describe,
+		readOnly: s.ReadOnly, holds: h.holds, describe: describe,
 	}
 	return h
 }
@@ -202,7 +201,7 @@ func (h *harness) start(where string, f func()) {
 	})
 }
 
-// letGone is what became of the leases.
+// letGone is what became of what was held.
 type letGone struct {
 	notes  []string
 	failed bool
@@ -273,7 +272,7 @@ func (h *harness) outcome(parent context.Context, err error, l letGone) error {
 		// Reading or measuring the terminal failed: it went away, or never was one.
 		return &ExitError{Code: signalCode(syscall.SIGHUP), Err: fmt.Errorf("the terminal is gone: %w", err), Notes: l.notes}
 	case l.failed:
-		return &ExitError{Code: exitFailed, Err: errors.New("not every lease could be released"), Notes: l.notes}
+		return &ExitError{Code: exitFailed, Err: errors.New("not everything that was held could be released"), Notes: l.notes}
 	default:
 		return nil
 	}
@@ -350,7 +349,7 @@ func (t teaModel) Update(msg tea.Msg) (next tea.Model, cmd tea.Cmd) {
 	case delivery:
 		message = msg
 		cmds = append(cmds, h.job(h.inbox.fetch))
-	case claimed, released, checked, described, resumed:
+	case taken, released, broken, planned, swept, checked, described, resumed:
 		message = msg
 	default:
 		return t, nil

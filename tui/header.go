@@ -1,13 +1,13 @@
 package tui
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"holdfast/fslock"
 	"holdfast/fslock/verdict"
 	"holdfast/lease"
 	"holdfast/tui/text"
@@ -135,8 +135,11 @@ func (m *model) headLine() string {
 	if len(m.stuck) > 0 {
 		tone = bad
 	}
-	if len(m.stuck) > 1 {
+	switch {
+	case len(m.stuck) > 1:
 		hint = "! shows them."
+	case len(m.stuck) == 1 && !m.readOnly && blockingToken(m.stuck[0], m.now) != nil:
+		hint = "B shows how."
 	}
 	return l.put(tone, Headline(m.paint.Style, m.stuck, hint, m.w-2)).String()
 }
@@ -254,16 +257,20 @@ func (m *model) notices() []note {
 func (m *model) lossWords(lost loss) string {
 	const must = "What relies on it must stop (esc)."
 	id := m.lostName(lost)
-	other, conflict := errors.AsType[*lease.ConflictError](lost.err)
+	what := "Lost lease "
+	if lost.ref.kind == watch.Lock {
+		what = "Lost lock "
+	}
+	other, known := taker(lost.err)
 	switch {
-	case !conflict || !errors.Is(other.Err, lease.ErrLost):
-		why := strings.TrimPrefix(lost.err.Error(), lease.ErrLost.Error()+": ")
-		return "Lost lease " + id + "; what relies on it must stop (esc): " + m.paint.Safe(why)
-	case other.Holder == nil:
-		return "Lost lease " + id + ": its file is gone. " + must
+	case !known:
+		why := strings.TrimPrefix(strings.TrimPrefix(lost.err.Error(), lease.ErrLost.Error()+": "), fslock.ErrLost.Error()+": ")
+		return what + id + "; what relies on it must stop (esc): " + m.paint.Safe(why)
+	case other == nil:
+		return what + id + ": its file is gone. " + must
 	default:
-		to := fmt.Sprintf("Lost lease %s to pid %d", id, other.Holder.PID)
-		if host := other.Holder.Host; host != "" {
+		to := fmt.Sprintf("%s%s to pid %d", what, id, other.PID)
+		if host := other.Host; host != "" {
 			to += " on " + m.paint.CutMiddle(m.paint.Safe(host), maxLostName)
 		}
 		return to + ". " + must
@@ -271,7 +278,11 @@ func (m *model) lossWords(lost loss) string {
 }
 
 func (m *model) lostName(lost loss) string {
-	return m.paint.CutMiddle(m.paint.Safe(lost.id), maxLostName)
+	room := maxLostName
+	if lost.ref.kind == watch.Lock {
+		room = max(room, m.w/3) // locks have long names that begin and end alike
+	}
+	return m.paint.CutMiddle(m.paint.Safe(lost.name), room)
 }
 
 func (m *model) withDemo(list []note) []note {
@@ -381,10 +392,7 @@ func (m *model) hints() []hint {
 	}
 	for _, g := range m.keys {
 		for _, b := range g.bindings {
-			switch {
-			case b.foot == "":
-			case b.intent == intentClaim && m.readOnly, b.intent == intentRelease && len(m.held) == 0:
-			default:
+			if b.foot != "" && m.offers(b.intent) {
 				hints = append(hints, hint{b.Help().Key, b.foot})
 			}
 		}
@@ -392,11 +400,46 @@ func (m *model) hints() []hint {
 	return hints
 }
 
+// offers reports whether the footer shows the key: of those that change something, only what makes sense for the entry
+// under the cursor.
+func (m *model) offers(what intent) bool {
+	switch what {
+	case intentClaim, intentAcquire, intentRelease, intentBreak, intentSweep:
+	case intentProblems:
+		return m.shows != litterRows // its room is wanted there
+	default:
+		return true
+	}
+	r := m.current()
+	if m.readOnly || r == nil {
+		return false
+	}
+	if what == intentSweep {
+		return m.shows == litterRows
+	}
+	e, own := r.entry, m.hold(r.entry) != nil
+	v := e.Judge(m.now)
+	switch what {
+	case intentRelease:
+		return own
+	case intentClaim:
+		return !own && e.Kind == watch.Lease && v.Claimable.When == verdict.Now
+	case intentAcquire:
+		return !own && e.Kind == watch.Lock && v.Claimable.When == verdict.Now
+	default:
+		return !own && (blockingToken(e, m.now) != nil || m.notBreakable(e, v) == "")
+	}
+}
+
 // position says where the cursor is and what the list leaves out.
 func (m *model) position() string {
 	s := fmt.Sprintf("%d/%d ", min(m.cursor+1, len(m.rows)), len(m.rows))
-	if m.problems {
+	switch m.shows {
+	case problemRows:
 		s = "problems " + s
+	case litterRows:
+		s = "litter " + s
+	case allRows:
 	}
 	if m.filter.text != "" {
 		s = "/" + m.paint.Cut(m.paint.Safe(m.filter.text), max(8, m.w/4)) + " " + s

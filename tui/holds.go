@@ -9,56 +9,42 @@ import (
 	"sync"
 	"time"
 
+	"holdfast/fslock"
+	"holdfast/fslock/audit"
 	"holdfast/fslock/verdict"
 	"holdfast/lease"
 	"holdfast/watch"
 )
 
-// holding is a lease that was claimed; *lease.Lease is one.
-type holding interface {
-	Epoch() uint64
-	ClaimID() string
-	Verify(ctx context.Context) error
-	Keep(ctx context.Context) error
-	Release() error
-}
-
-type claimFunc func(ctx context.Context, store *lease.Store, id string, c lease.Claimant) (holding, error)
-
-func claimLease(ctx context.Context, store *lease.Store, id string, c lease.Claimant) (holding, error) {
-	l, err := store.Claim(ctx, id, c)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-// held is a lease that the screen holds, as the model knows it.
+// held is a lease or lock that the screen holds, as the model knows it.
 type held struct {
-	ref     ref
-	id      string
-	epoch   uint64
-	claimID string
+	ref   ref
+	name  string // not made safe
+	epoch uint64 // of a lease
+	nonce string
 }
 
-// loss is a lease that the screen held until somebody else did.
+// loss is what the screen held until somebody else did.
 type loss struct {
 	held
 	err error
 }
 
-// holds keeps the leases that the screen has claimed: one goroutine each renews it, and close joins them all.
+// holds keeps what the screen has taken: one goroutine each keeps it, and close joins them all. All work that changes
+// files goes through it, so that close can end it.
 type holds struct {
+	library
 	store    func(dir string) *lease.Store
+	locker   *fslock.Locker // nil: no lock can be acquired or broken
+	log      *audit.Log     // of what is broken or swept; nil: the user's own
 	claimant lease.Claimant
 	readOnly bool
-	take     claimFunc
 	ring     func()                      // rings the inbox
 	start    func(what string, f func()) // runs f in a goroutine that reports a panic
 
 	ctx    context.Context //nolint:containedctx // it is the life of the goroutines that this value owns
 	cancel context.CancelFunc
-	work   sync.WaitGroup // claims and releases under way, and the keepers
+	work   sync.WaitGroup // changes under way, and the keepers
 
 	mu      sync.Mutex
 	closed  bool
@@ -75,7 +61,7 @@ type holdings struct {
 
 type hold struct {
 	held
-	lease     holding
+	what      holding
 	stop      context.CancelFunc
 	kept      chan struct{} // closed when its keeper has returned
 	releasing bool          // it is being given up, so that it is not there is no loss
@@ -83,6 +69,9 @@ type hold struct {
 
 // errClosing answers a claim that was still under way when the screen ended.
 var errClosing = errors.New("the screen is ending")
+
+// errNoLocker answers whoever would act on a lock where no locker was handed in.
+var errNoLocker = errors.New("this screen was given nothing to change locks with")
 
 // errChanged answers a plan whose entry is no longer what the plan was made for.
 var errChanged = errors.New("changed since the plan was made; nothing was done")
@@ -130,43 +119,91 @@ func (h *holds) begin() bool {
 	return true
 }
 
-// claim takes the lease that a plan was made for, if it is still as the plan says, and keeps it from then on.
-func (h *holds) claim(ctx context.Context, plan target) (held, error) {
-	if h.readOnly {
-		return held{}, lease.ErrReadOnly
+// change begins a change that close cancels and waits for: end tells that it is over.
+func (h *holds) change(ctx context.Context) (during context.Context, end func(), err error) {
+	switch {
+	case h.readOnly:
+		return nil, nil, fslock.ErrReadOnly
+	case !h.begin():
+		return nil, nil, errClosing
 	}
-	store := storeOf(h.store, plan.ref.path)
-	if store == nil {
-		return held{}, fmt.Errorf("claim %s: its directory is not known as one of leases", plan.id)
-	}
-	if !h.begin() {
-		return held{}, errClosing
-	}
-	defer h.work.Done()
-	info, err := store.Inspect(plan.id)
+	during, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(h.ctx, cancel)
+	return during, func() { unhook(); cancel(); h.work.Done() }, nil
+}
+
+// take takes what a plan was made for, if it is still as the plan says, and keeps it from then on.
+func (h *holds) take(ctx context.Context, plan target) (held, error) {
+	ctx, end, err := h.change(ctx)
 	if err != nil {
 		return held{}, err
 	}
-	if now := fingerprint(info.Verdict, info.Facts.Holder(), info.Epoch, info.Raw); now != plan.fingerprint {
-		return held{}, errChanged
+	defer end()
+	var taken holding
+	if plan.ref.kind == watch.Lock {
+		taken, err = h.takeLock(ctx, plan)
+	} else {
+		taken, err = h.takeLease(ctx, plan)
 	}
-	taken, err := h.take(ctx, store, plan.id, h.claimant)
 	if err != nil {
 		return held{}, err
 	}
 	return h.keep(plan, taken)
 }
 
-// keep starts to renew a lease that was just claimed.
+func (h *holds) takeLease(ctx context.Context, plan target) (holding, error) {
+	store := storeOf(h.store, plan.ref.path)
+	if store == nil {
+		return nil, errors.New("its directory is not known as one of leases")
+	}
+	info, err := store.Inspect(plan.id)
+	if err != nil {
+		return nil, err
+	}
+	if !plan.isLease(info) {
+		return nil, errChanged
+	}
+	return h.claim(ctx, store, plan.id, h.claimant)
+}
+
+// Who takes a lock from a holder that is not proven dead has watched it unchanged first. An attempt waits for nothing
+// and says how long that still takes: it is made again until the watch is over, and no longer.
+const (
+	watchEvery = time.Second // under the gap up to which two looks count as one watch
+	watchLimit = 20 * time.Second
+)
+
+func (h *holds) takeLock(ctx context.Context, plan target) (holding, error) {
+	if h.locker == nil {
+		return nil, errNoLocker
+	}
+	if !plan.isLock(h.locker.Inspect(plan.ref.path)) {
+		return nil, errChanged
+	}
+	for begun := time.Now(); ; {
+		taken, err := h.acquire(h.locker, plan.ref.path)
+		wait, watching := errors.AsType[*fslock.ConflictError](err)
+		if !watching || wait.Left <= 0 || time.Since(begun) > watchLimit {
+			return taken, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(watchEvery, wait.Left+time.Millisecond)):
+		}
+	}
+}
+
+// keep starts to keep what was just taken.
 func (h *holds) keep(plan target, taken holding) (held, error) {
 	ctx, stop := context.WithCancel(h.ctx)
 	it := &hold{
-		held:  held{ref: plan.ref, id: plan.id, epoch: taken.Epoch(), claimID: taken.ClaimID()},
-		lease: taken, stop: stop, kept: make(chan struct{}),
+		held: held{ref: plan.ref, name: plan.name, epoch: taken.Epoch(), nonce: taken.Nonce()},
+		what: taken, stop: stop, kept: make(chan struct{}),
 	}
 	h.mu.Lock()
 	if h.closed {
-		// Nobody would renew it: it would look held for a TTL and then run out under whoever trusted it.
+		// Nobody would keep it: it would look held for a while and then run out under whoever trusted it.
 		h.mu.Unlock()
 		stop()
 		return held{}, errors.Join(errClosing, taken.Release())
@@ -175,7 +212,7 @@ func (h *holds) keep(plan target, taken holding) (held, error) {
 	h.version++
 	h.work.Add(1)
 	h.mu.Unlock()
-	h.start("keeper of "+plan.id, func() {
+	h.start("keeper of "+plan.name, func() {
 		defer h.work.Done()
 		defer close(it.kept)
 		if err := taken.Keep(ctx); err != nil && ctx.Err() == nil {
@@ -207,8 +244,8 @@ func (h *holds) check(ctx context.Context) {
 	list := slices.Clone(h.list)
 	h.mu.Unlock()
 	for _, it := range list {
-		err := it.lease.Verify(ctx)
-		if !errors.Is(err, lease.ErrLost) {
+		err := it.what.Verify(ctx)
+		if !isLost(err) {
 			continue
 		}
 		h.mu.Lock()
@@ -220,17 +257,17 @@ func (h *holds) check(ctx context.Context) {
 	}
 }
 
-// release gives up one hold, the one with that claim id and no other.
+// release gives up one hold, the one with that nonce and no other.
 func (h *holds) release(plan target) error {
-	if h.readOnly {
-		return lease.ErrReadOnly
-	}
-	if !h.begin() {
+	switch {
+	case h.readOnly:
+		return fslock.ErrReadOnly
+	case !h.begin():
 		return errClosing
 	}
 	defer h.work.Done()
 	h.mu.Lock()
-	at := slices.IndexFunc(h.list, func(it *hold) bool { return it.ref == plan.ref && it.claimID == plan.claimID })
+	at := slices.IndexFunc(h.list, func(it *hold) bool { return it.ref == plan.ref && it.nonce == plan.nonce })
 	var it *hold
 	if at >= 0 {
 		it = h.list[at]
@@ -242,15 +279,15 @@ func (h *holds) release(plan target) error {
 	}
 	it.stop()
 	<-it.kept
-	err := it.lease.Release()
+	err := it.what.Release()
 	h.drop(it, nil)
 	if err != nil {
-		return fmt.Errorf("%w; nobody renews it any more, so %s", err, runsOut())
+		return fmt.Errorf("%w; nobody keeps it any more, so %s", err, it.runsOut())
 	}
 	return nil
 }
 
-// close ends all renewing, waits for what is under way, releases everything and returns a clause about each.
+// close ends all keeping, cancels what is under way and waits for it, releases everything and returns a clause about each.
 // failed reports whether one could not be released. A second call has nothing left to do.
 func (h *holds) close() (notes []string, failed bool) {
 	h.mu.Lock()
@@ -267,20 +304,26 @@ func (h *holds) close() (notes []string, failed bool) {
 	var released sync.WaitGroup
 	for i, it := range list {
 		released.Go(func() {
-			if errs[i] = it.lease.Release(); errs[i] == nil {
-				notes[i] = "released lease " + it.id
+			if errs[i] = it.what.Release(); errs[i] == nil {
+				notes[i] = "released " + it.called()
 				h.drop(it, nil)
 				return
 			}
-			notes[i] = fmt.Sprintf("lease %s could not be released (%v); %s", it.id, errs[i], runsOut())
+			notes[i] = fmt.Sprintf("%s could not be released (%v); %s", it.called(), errs[i], it.runsOut())
 		})
 	}
 	released.Wait()
 	return notes, errors.Join(errs...) != nil
 }
 
-// runsOut tells when what nobody renews any more is over.
-func runsOut() string {
+// called is what it is, and its name.
+func (h held) called() string { return h.ref.kind.String() + " " + h.name }
+
+// runsOut tells when what nobody keeps any more is over.
+func (h held) runsOut() string {
+	if h.ref.kind == watch.Lock {
+		return "whoever comes next takes it once this process has ended"
+	}
 	return "it runs out by itself by " + time.Now().Add(verdict.LeaseTTL).Format(time.TimeOnly)
 }
 
@@ -290,38 +333,7 @@ func (h *holds) expiry() []string {
 	defer h.mu.Unlock()
 	var notes []string
 	for _, it := range h.list {
-		notes = append(notes, fmt.Sprintf("lease %s is not released; %s", it.id, runsOut()))
+		notes = append(notes, fmt.Sprintf("%s is not released; %s", it.called(), it.runsOut()))
 	}
 	return notes
-}
-
-// target is what a plan is about: fixed when the plan is made, whatever the list shows later.
-type target struct {
-	ref         ref
-	id          string
-	claimID     string
-	fingerprint string
-}
-
-// targetOf fixes an entry as it is at now.
-func targetOf(e *watch.Entry, now time.Time) target {
-	t, holder := target{ref: refOf(e), id: e.ID}, e.Holder()
-	if holder != nil {
-		t.claimID = holder.ClaimID
-	}
-	t.fingerprint = fingerprint(e.Judge(now), holder, e.Epoch, e.Raw)
-	return t
-}
-
-// fingerprint is the identity and state of an entry: two are equal when nothing happened but time and beats.
-func fingerprint(v verdict.Verdict, h *verdict.Holder, epoch uint64, raw []byte) string {
-	who := "nobody"
-	switch {
-	case h != nil:
-		who = fmt.Sprintf("%d %q %q %q %q %q %d", h.PID, h.Host, h.OwnerBootID, h.BlockID, h.ClaimID, h.WriterEpoch,
-			h.Acquired.UnixMilli())
-	case len(raw) > 0:
-		who = fmt.Sprintf("%x", raw)
-	}
-	return fmt.Sprintf("%v/%v/%v/%d/%s", v.State, v.Cause, v.Claimable.When, epoch, who)
 }

@@ -5,25 +5,49 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 )
 
+// field is one line that is typed.
+type field struct{ line textinput.Model }
+
+// newField is a line of at most limit characters: a paste can be anything.
+func newField(value string, limit int) field {
+	t := textinput.New()
+	t.CharLimit = limit
+	t.KeyMap.Paste.SetEnabled(false) // it would run a program to read the clipboard
+	t.SetValue(value)
+	t.CursorEnd()
+	t.Focus()
+	return field{line: t}
+}
+
+// press edits the line; keys that edit nothing are passed over.
+func (f *field) press(k keyPress) {
+	if msg, ok := teaKey(k); ok {
+		f.line, _ = f.line.Update(msg) // its commands only blink a cursor that is drawn here
+	}
+}
+
+func (f *field) value() string { return f.line.Value() }
+
+// split returns what stands before and behind the cursor.
+func (f *field) split() (before, behind string) {
+	runes := []rune(f.line.Value())
+	at := max(0, min(f.line.Position(), len(runes)))
+	return string(runes[:at]), string(runes[at:])
+}
+
 // input is the line in which a filter is typed.
 type input struct {
-	line     textinput.Model
+	field
 	before   filter // what applied before; esc goes back to it
 	selected ref    // the cursor's entry; it comes back with the rows
 	err      error
 }
 
-// maxFilter bounds the line, in characters: a paste can be anything.
+// maxFilter bounds the filter, in characters.
 const maxFilter = 200
 
 func newInput(before filter, selected ref) *input {
-	t := textinput.New()
-	t.CharLimit = maxFilter
-	t.KeyMap.Paste.SetEnabled(false) // it would run a program to read the clipboard
-	t.SetValue(before.text)
-	t.CursorEnd()
-	t.Focus()
-	return &input{line: t, before: before, selected: selected}
+	return &input{field: newField(before.text, maxFilter), before: before, selected: selected}
 }
 
 // What a key did to the line.
@@ -42,19 +66,8 @@ func (i *input) press(k keyPress) inputResult {
 	case "esc":
 		return inputGone
 	}
-	if msg, ok := teaKey(k); ok {
-		i.line, _ = i.line.Update(msg) // its commands only blink a cursor that is drawn here
-	}
+	i.field.press(k)
 	return inputOpen
-}
-
-func (i *input) value() string { return i.line.Value() }
-
-// split returns what stands before and behind the cursor.
-func (i *input) split() (before, behind string) {
-	runes := []rune(i.line.Value())
-	at := max(0, min(i.line.Position(), len(runes)))
-	return string(runes[:at]), string(runes[at:])
 }
 
 // teaKey is the key as Bubbles wants it: characters, or one of the keys that edit a line.

@@ -4,14 +4,18 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"holdfast/tui/text"
 	"holdfast/watch"
 )
 
 // press finds out who a key is for: the question that is open, the line that is typed, or the list.
 func (m *model) press(k keyPress) []command {
 	if k.pasted {
-		if m.input != nil {
+		k.single = false
+		switch {
+		case m.layout().class == tiny:
+		case m.dialog != nil:
+			return m.answer(k)
+		case m.input != nil:
 			m.edit(k)
 		}
 		return nil
@@ -119,11 +123,11 @@ func (m *model) do(what intent) []command {
 		m.reversed = !m.reversed
 		m.refill()
 	case intentAll:
-		m.problems = false
-		m.refill()
+		m.showRows(allRows)
 	case intentProblems:
-		m.problems = !m.problems
-		m.refill()
+		m.showRows(problemRows)
+	case intentLitter:
+		m.showRows(litterRows)
 	case intentFocus:
 		m.focused = !m.focused && m.layout().detail.h > 0
 	case intentPreviousTab:
@@ -144,8 +148,16 @@ func (m *model) do(what intent) []command {
 		return m.copyNonce()
 	case intentClaim:
 		m.dialog = m.planClaim()
+	case intentAcquire:
+		m.dialog = m.planAcquire()
 	case intentRelease:
 		m.dialog = m.planRelease()
+	case intentBreak:
+		m.dialog = m.planBreak()
+	case intentSweep:
+		var plan []command
+		m.dialog, plan = m.planSweep()
+		return plan
 	case intentHelp:
 		m.help, m.helpTop = true, 0
 	case intentQuit:
@@ -157,6 +169,15 @@ func (m *model) do(what intent) []command {
 	default:
 	}
 	return nil
+}
+
+// showRows changes which entries the list shows; what is shown already goes back to all.
+func (m *model) showRows(which kindOfRows) {
+	if m.shows == which {
+		which = allRows
+	}
+	m.shows = which
+	m.refill()
 }
 
 // goTo puts the cursor on a row, within the list.
@@ -231,8 +252,8 @@ func (m *model) back() {
 	case m.filter.text != "":
 		m.filter = filter{}
 		m.refill()
-	case m.problems:
-		m.problems = false
+	case m.shows != allRows:
+		m.shows = allRows
 		m.refill()
 	}
 }
@@ -280,10 +301,10 @@ func (m *model) copyNonce() []command {
 func (m *model) suspend() []command {
 	switch {
 	case len(m.held) > 0:
-		m.complain("Not suspended: a stopped screen cannot renew what it holds (%s). R releases it.", text.Count(len(m.held), "lease"))
+		m.complain("Not suspended: a stopped screen cannot keep what it holds (%s). R releases it.", m.heldWords())
 		return nil
-	case m.claiming > 0:
-		m.complain("Not suspended: a claim is under way.")
+	case m.working > 0:
+		m.complain("Not suspended: a change is under way.")
 		return nil
 	}
 	return []command{{suspend: true}}

@@ -29,8 +29,12 @@ const (
 	intentPause
 	intentCopyPath
 	intentCopyNonce
+	intentLitter
 	intentClaim
+	intentAcquire
 	intentRelease
+	intentBreak
+	intentSweep
 	intentHelp
 	intentQuit
 	intentInterrupt
@@ -87,15 +91,19 @@ func keyMap() []group {
 			bind(intentReverse, []string{"S"}, "S", "sort the other way round"),
 			bind(intentAll, []string{"1"}, "1", "all entries"),
 			bind(intentProblems, []string{"!", "2"}, "!", "problems only, and back").footed("problems"),
+			bind(intentLitter, []string{"4"}, "4", "litter: tokens and temps only, and back"),
 			bind(intentPause, []string{"p"}, "p", "pause the picture; it counts what it hides").footed("pause"),
 		}},
 		{"Take along", []binding{
 			bind(intentCopyPath, []string{"y"}, "y", "copy the path (OSC 52)"),
 			bind(intentCopyNonce, []string{"Y"}, "Y", "copy the claim id or writer epoch"),
 		}},
-		{"Change: each opens a plan first, and y confirms it", []binding{
+		{"Change: each opens a plan first, which wants y, or the name typed", []binding{
 			bind(intentClaim, []string{"C"}, "C", "claim the lease; this screen holds and renews it").footed("claim"),
-			bind(intentRelease, []string{"R"}, "R", "release a lease that this screen holds").footed("release"),
+			bind(intentAcquire, []string{"A"}, "A", "acquire the lock; this screen holds it and beats").footed("acquire"),
+			bind(intentRelease, []string{"R"}, "R", "release what this screen holds").footed("release"),
+			bind(intentBreak, []string{"B"}, "B", "break a lease or lock, or remove the token that blocks it").footed("break"),
+			bind(intentSweep, []string{"W"}, "W", "sweep away dead tokens; in the litter view temps, too").footed("sweep"),
 		}},
 		{"This screen", []binding{
 			bind(intentHelp, []string{"?"}, "?", "this help").footed("help"),

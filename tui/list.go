@@ -126,6 +126,8 @@ func (m *model) emptyLines(w int) []string {
 		say("The watcher stopped before it had looked.")
 	case m.snap == nil:
 		say("Looking for leases, locks and tokens.")
+	case len(m.snap.Entries) > 0 && m.filter.text == "" && m.shows == litterRows:
+		say("No tokens and no temps. esc shows all %s.", text.Count(m.total, "entry"))
 	case len(m.snap.Entries) > 0 && m.filter.text != "":
 		say("No entry matches /%s. esc shows all %d again.", m.filter.text, m.total)
 	case len(m.snap.Entries) > 0:

@@ -1,13 +1,13 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"holdfast/fslock/proc"
-	"holdfast/lease"
 	"holdfast/tui/text"
 	"holdfast/watch"
 )
@@ -20,7 +20,6 @@ type model struct {
 	demo     string
 	home     string
 	readOnly bool
-	stores   func(dir string) *lease.Store
 	holds    *holds
 	describe func(ctx context.Context, pid int) (proc.Details, error)
 
@@ -37,7 +36,8 @@ type model struct {
 	reason   error
 	held     []held
 	heldAt   uint64 // the version of held
-	claiming int    // claims that are under way
+	working  int    // changes that are under way
+	sweeps   uint64 // plans of sweeps that were asked for
 	checking bool   // what is held is being looked at
 	events   []event
 	renewals []event
@@ -57,7 +57,7 @@ type model struct {
 	sort     Column
 	reversed bool
 	filter   filter
-	problems bool
+	shows    kindOfRows
 
 	// What is open.
 	paused  bool
@@ -82,9 +82,10 @@ type note struct {
 	bad  bool
 }
 
-// command is what an update wants done beside it. Exactly one field is set.
+// command is what an update wants done beside it. Exactly one of run, copy, suspend and quit is set.
 type command struct {
 	run     func(context.Context) any // off the screen's goroutine; its result comes back as a message
+	acts    bool                      // beside run: it changes files
 	copy    string                    // into the clipboard
 	suspend bool
 	quit    bool
@@ -97,11 +98,19 @@ type (
 	tick    struct{}
 	resumed struct{ refused bool } // after a suspension, or instead of one
 
-	claimed struct {
+	taken struct {
 		plan target
 		held held
 		err  error
 		now  holdings
+	}
+	broken struct {
+		plan target
+		err  error
+	}
+	planned struct {
+		number uint64
+		plan   *sweeping
 	}
 	released struct {
 		plan target
@@ -130,10 +139,20 @@ func (m *model) update(message any, now time.Time) []command {
 		do = m.press(msg)
 	case delivery:
 		do = m.deliver(msg)
-	case claimed:
-		m.claimDone(msg)
+	case taken:
+		m.working--
+		m.takeDone(msg)
 	case released:
+		m.working--
 		m.releaseDone(msg)
+	case broken:
+		m.working--
+		m.breakDone(msg)
+	case planned:
+		m.sweepPlanned(msg)
+	case swept:
+		m.working--
+		m.sweepDone(msg)
 	case checked:
 		m.checking = false
 	case described:
@@ -186,7 +205,10 @@ func (m *model) lose(lost loss) {
 func (m *model) checkHolds() []command {
 	doubtful := slices.ContainsFunc(m.held, func(h held) bool {
 		e := m.find(h.ref)
-		return e == nil || e.Holder() == nil || e.Holder().ClaimID != h.claimID
+		if e == nil || e.Holder() == nil {
+			return true
+		}
+		return cmp.Or(e.Holder().ClaimID, e.Holder().WriterEpoch) != h.nonce
 	})
 	if !doubtful || m.checking {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"holdfast/fslock/audit"
 	"holdfast/lease"
 	"holdfast/watch"
 )
@@ -21,7 +22,10 @@ const (
 func play(role string) int {
 	root := os.Getenv(rootVariable)
 	w := &watch.Watcher{Roots: []watch.Root{{Path: root}}}
-	s := &Screen{Stores: w.Store, Claimant: lease.Claimant{Owner: "screen", Block: "test"}, In: os.Stdin, Out: os.Stdout}
+	s := &Screen{
+		Stores: w.Store, Locker: w.Locker(), Audit: &audit.Log{Path: os.Getenv(crashVariable) + "/audit.jsonl"},
+		Claimant: lease.Claimant{Owner: "screen", Block: "test"}, In: os.Stdin, Out: os.Stdout,
+	}
 	s.tests.crashDir = os.Getenv(crashVariable)
 	s.Watch = func(ctx context.Context, emit func(*watch.Snapshot)) error {
 		return polling(w, 50*time.Millisecond)(ctx, func(s *watch.Snapshot) {

@@ -136,6 +136,32 @@ func TestAnHourWithALeaseHeld(t *testing.T) {
 	})
 }
 
+func TestTenMinutesWithALockHeld(t *testing.T) {
+	k := stockOf(t)
+	k.putDead()
+	synctest.Test(t, func(t *testing.T) {
+		k.s.Watch = polling(k.w, 10*time.Second)
+		r := rehearse(t, k.s)
+		r.press("A", "y")
+		if !r.tape.has("Acquired index/8eb3d10c88aa02f1/cache.lock") {
+			t.Error("it is not told")
+		}
+		for range 10 {
+			time.Sleep(time.Minute)
+			if info := k.w.Locker().Inspect(k.lock); info.Verdict.State != verdict.Live || !info.Verdict.Flags.Has(verdict.Mine) {
+				t.Fatalf("the lock is %v", info.Verdict.State)
+			}
+		}
+		r.press("q", "\r")
+		if err := r.end(); err != nil {
+			t.Errorf("ended with %v", err)
+		}
+		if exists(k.lock) {
+			t.Error("the lock is still there")
+		}
+	})
+}
+
 func TestLeaseThatSomebodyRemovesIsToldAsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, store := registryOf(t)

@@ -5,13 +5,19 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"holdfast/fslock"
+	"holdfast/fslock/audit"
+	"holdfast/fslock/verdict"
 	"holdfast/lease"
+	"holdfast/sweep"
 	"holdfast/watch"
 )
 
@@ -19,23 +25,71 @@ import (
 type pretended struct{ released *atomic.Int64 }
 
 func (pretended) Epoch() uint64                  { return 7 }
-func (pretended) ClaimID() string                { return "claim-pretended" }
+func (pretended) Nonce() string                  { return "claim-pretended" }
 func (pretended) Keep(ctx context.Context) error { <-ctx.Done(); return nil }
 func (pretended) Verify(context.Context) error   { return nil }
 func (p pretended) Release() error               { p.released.Add(1); return nil }
 
-// TestWhateverIsTyped holds what must be so after any keys, sizes and snapshots.
-func TestWhateverIsTyped(t *testing.T) {
-	w, store := watcherOf(t, "one", "two", "three")
-	real := look(t, w).Entries
-	var claims atomic.Int64 // over all runs: a property of claims that no run makes would be empty
-	rapid.Check(t, func(t *rapid.T) { typeAnything(t, store, real, &claims) })
-	if claims.Load() == 0 {
-		t.Error("no run claimed anything")
+// broom sweeps nothing.
+type broom struct {
+	plan sweep.Plan
+	runs func()
+}
+
+func (b broom) Plan(context.Context) (sweep.Plan, error) { return b.plan, nil }
+func (b broom) Run(context.Context, sweep.Plan) (sweep.Report, error) {
+	b.runs()
+	return sweep.Report{}, nil
+}
+
+// agreedTo fails unless a removal was confirmed as what was removed wants.
+func agreedTo(t *rapid.T, v verdict.Verdict, force bool, reason string) {
+	if force == (v.Claimable.When == verdict.Now) || force && reason == "" {
+		t.Fatalf("%s: force %v, reason %q", v.Sentence, force, reason)
 	}
 }
 
-func typeAnything(t *rapid.T, store *lease.Store, free []watch.Entry, claims *atomic.Int64) {
+// deeds counts what all runs did: a property of claims that no run makes would be empty.
+type deeds struct {
+	mu   sync.Mutex
+	done map[string]int
+}
+
+func (d *deeds) add(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.done[what]++
+}
+
+// TestWhateverIsTyped holds what must be so after any keys, sizes and snapshots.
+func TestWhateverIsTyped(t *testing.T) {
+	w, store := watcherOf(t, "one", "two")
+	if _, err := store.Claim(t.Context(), "three", lease.Claimant{Owner: "o", Block: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	k := stockOf(t)
+	k.putDead()
+	k.put(filepath.Join(k.dir, "far.lock"), 77, "web02", "far", 0)
+	k.put(filepath.Join(k.dir, ".far.lock.reclaim"), 77, "web02", "far-token", 0)
+	k.put(filepath.Join(k.dir, ".gone.lock.reclaim"), gonePID(t), "", "gone-token", time.Hour)
+	real := append(look(t, w).Entries, look(t, k.w).Entries...)
+	plan, err := (&sweep.Sweeper{Root: k.w.Roots[0].Path}).Plan(t.Context())
+	if err != nil || len(plan.Steps) == 0 {
+		t.Fatalf("%+v %v", plan, err)
+	}
+	place := filepath.Dir(filepath.Dir(t.TempDir())) // of all that is real
+	done := &deeds{done: map[string]int{}}
+	rapid.Check(t, func(t *rapid.T) { typeAnything(t, store, k.w.Locker(), plan.Steps, real, place, done) })
+	for _, what := range []string{"claim", "acquire", "break lease", "break lock", "remove token", "sweep"} {
+		if done.done[what] == 0 {
+			t.Errorf("no run did this: %s (%v)", what, done.done)
+		}
+	}
+}
+
+func typeAnything(
+	t *rapid.T, store *lease.Store, locker *fslock.Locker, litter []sweep.Step, real []watch.Entry, place string, done *deeds,
+) {
 	s := screenFor()
 	s.ReadOnly = rapid.Bool().Draw(t, "read-only")
 	s.ASCII = rapid.Bool().Draw(t, "ascii")
@@ -48,18 +102,50 @@ func typeAnything(t *rapid.T, store *lease.Store, free []watch.Entry, claims *at
 		return store
 	}
 	var mine, released atomic.Int64
+	s.Locker = locker
+	acts := func(what string) {
+		if s.ReadOnly {
+			t.Fatalf("%s on a read-only screen", what)
+		}
+		done.add(what)
+	}
 	s.tests.claim = func(_ context.Context, chosen *lease.Store, _ string, _ lease.Claimant) (holding, error) {
-		if s.ReadOnly || chosen != store {
-			t.Fatalf("claimed in %s, read-only %v", chosen.Dir, s.ReadOnly)
+		acts("claim")
+		if chosen != store {
+			t.Fatalf("claimed in %s", chosen.Dir)
 		}
 		mine.Add(1)
-		claims.Add(1)
 		return pretended{&released}, nil
+	}
+	s.tests.acquire = func(*fslock.Locker, string) (holding, error) {
+		acts("acquire")
+		mine.Add(1)
+		return pretended{&released}, nil
+	}
+	s.tests.breakLease = func(_ context.Context, _ *lease.Store, i lease.Info, r lease.Removal) error {
+		acts("break lease")
+		agreedTo(t, i.Verdict, r.Force, r.Reason)
+		return nil
+	}
+	s.tests.breakLock = func(_ context.Context, _ *fslock.Locker, i fslock.Info, r fslock.Removal) error {
+		acts("break lock")
+		agreedTo(t, i.Verdict, r.Force, r.Reason)
+		return nil
+	}
+	s.tests.removeToken = func(_ context.Context, _ *fslock.Locker, i fslock.TokenInfo, r fslock.Removal) error {
+		acts("remove token")
+		if i.Facts.Blocks(i.Facts.Look) != r.Force || r.Force && r.Reason == "" {
+			t.Fatalf("%s was removed with %+v", i.Path, r)
+		}
+		return nil
+	}
+	s.tests.sweeper = func(string, bool, *fslock.Locker, *audit.Log) sweeper {
+		return broom{sweep.Plan{Steps: litter}, func() { acts("sweep") }}
 	}
 	h := newHarness(s)
 	m := h.model
 	h.holds.ctx, h.holds.cancel = context.WithCancel(t.Context())
-	at := noon
+	at := time.Now() // as what is real was looked at
 	seq := uint64(0)
 	var jobs []command
 
@@ -71,6 +157,7 @@ func typeAnything(t *rapid.T, store *lease.Store, free []watch.Entry, claims *at
 			about = plan.target
 		}
 		small := m.layout().class == tiny
+		pressed, isKey := message.(keyPress)
 		commands := m.update(message, at)
 		if problem := pictureProblem(m); problem != "" {
 			t.Fatal(problem)
@@ -84,8 +171,13 @@ func typeAnything(t *rapid.T, store *lease.Store, free []watch.Entry, claims *at
 				t.Fatalf("the cursor went from %v to %v", was.ref(), m.current().ref())
 			}
 		}
-		_, isKey := message.(keyPress)
 		for _, c := range commands {
+			if c.acts && (!isKey || !pressed.single || pressed.pasted || plan == nil || s.ReadOnly || small) {
+				t.Fatalf("%+v changed something; the plan was %+v, the screen %dx%d, read-only %v", message, plan, m.w, m.h, s.ReadOnly)
+			}
+			if c.acts && pressed.name != "y" && (pressed.name != "enter" || plan.typing == nil || plan.typing.lacks() != "") {
+				t.Fatalf("%s confirmed %s", pressed.name, plan.title)
+			}
 			if isKey && small && !c.quit {
 				t.Fatalf("a key acted on a screen of %dx%d", m.w, m.h)
 			}
@@ -94,12 +186,40 @@ func typeAnything(t *rapid.T, store *lease.Store, free []watch.Entry, claims *at
 			}
 		}
 	}
+	show := func(keep uint32, reverse bool) {
+		seq++
+		snap := everything(at)
+		snap.Seq = seq
+		var entries []watch.Entry
+		for i, e := range snap.Entries {
+			if keep&(1<<i) != 0 {
+				entries = append(entries, e)
+			}
+		}
+		snap.Entries = append(entries, real...)
+		if reverse {
+			slices.Reverse(snap.Entries)
+		}
+		held, losses := h.holds.news()
+		d := delivery{snapshot: snap, held: held, losses: losses}
+		if m.fresh != nil {
+			d.changes = watch.Diff(m.fresh, snap)
+		}
+		tell(d)
+	}
+	runJobs := func() {
+		todo := jobs
+		jobs = nil
+		for _, c := range todo {
+			tell(c.run(t.Context()))
+		}
+	}
 	key := rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"j", "k", "g", "G", "n", "N", "/", "s", "S", "!", "1", "2", "tab", "[", "]", "enter", "esc", "z", "p", "y", "Y", "?", "q",
 			"ctrl+c", "ctrl+d", "ctrl+u", "ctrl+z", "up", "down", "home", "end", "pgup", "pgdown", "left", "backspace", " ",
 		}),
-		rapid.SampledFrom([]string{"C", "R", "y", "esc", "j", "G"}),
+		rapid.SampledFrom([]string{"C", "A", "R", "B", "W", "4", "y", "esc", "j", "G", "enter", "tab"}),
 		rapid.StringMatching(`[ -~]`), rapid.SampledFrom([]string{"日", "é", "👍", "\u0301"}),
 	)
 	t.Repeat(map[string]func(*rapid.T){
@@ -108,59 +228,61 @@ func typeAnything(t *rapid.T, store *lease.Store, free []watch.Entry, claims *at
 			tell(keyPress{text: rapid.StringN(2, 20, 60).Draw(t, "chunk"), pasted: rapid.Bool().Draw(t, "pasted")})
 		},
 		"plan": func(t *rapid.T) {
+			tell(resized{rapid.IntRange(minWidth, 200).Draw(t, "w"), rapid.IntRange(minHeight, 60).Draw(t, "h")})
+			if m.dialog != nil || m.input != nil || m.help {
+				tell(typed("esc"))
+			}
+			if m.snap == nil || m.ended {
+				show(^uint32(0), false)
+			}
+			if m.paused {
+				tell(typed("p"))
+			}
+			var here []int
 			for i, r := range m.rows {
-				if filepath.Dir(r.entry.Path) == store.Dir {
-					m.goTo(i)
+				if strings.HasPrefix(r.entry.Path, place) {
+					here = append(here, i)
 				}
 			}
-			tell(typed("C"))
+			if len(here) > 0 {
+				m.goTo(rapid.SampledFrom(here).Draw(t, "row"))
+			}
+			tell(typed(rapid.SampledFrom([]string{"C", "A", "R", "B", "B", "W"}).Draw(t, "action")))
+			if rapid.Bool().Draw(t, "sweep is planned") {
+				runJobs()
+			}
+			if rapid.Bool().Draw(t, "done at once") {
+				defer runJobs()
+			}
 			at = at.Add(dialogDeaf)
+			if d := m.dialog; d != nil && d.typing != nil {
+				for _, r := range d.typing.want {
+					tell(typed(string(r)))
+				}
+				for _, k := range []string{"enter", "w", "h", "y", "enter"} {
+					tell(typed(k))
+				}
+				return
+			}
 			tell(typed("y"))
 		},
 		"size": func(t *rapid.T) {
 			tell(resized{rapid.IntRange(0, 200).Draw(t, "w"), rapid.IntRange(0, 60).Draw(t, "h")})
 		},
 		"time": func(t *rapid.T) {
-			at = at.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "time")))
+			at = at.Add(time.Duration(rapid.Int64Range(0, int64(3*time.Second)).Draw(t, "time")))
 			tell(tick{})
 		},
-		"snapshot": func(t *rapid.T) {
-			seq++
-			snap := everything(at)
-			snap.Seq = seq
-			keep := rapid.Uint32().Draw(t, "keep")
-			var entries []watch.Entry
-			for i, e := range snap.Entries {
-				if keep&(1<<i) != 0 {
-					entries = append(entries, e)
-				}
-			}
-			snap.Entries = append(entries, free...)
-			if rapid.Bool().Draw(t, "reverse") {
-				slices.Reverse(snap.Entries)
-			}
-			held, losses := h.holds.news()
-			d := delivery{snapshot: snap, held: held, losses: losses}
-			if m.fresh != nil {
-				d.changes = watch.Diff(m.fresh, snap)
-			}
-			tell(d)
-		},
+		"snapshot": func(t *rapid.T) { show(rapid.Uint32().Draw(t, "keep"), rapid.Bool().Draw(t, "reverse")) },
 		"news": func(t *rapid.T) {
 			held, losses := h.holds.news()
-			d := delivery{held: held, losses: losses, ended: rapid.IntRange(0, 20).Draw(t, "ended") == 0}
+			d := delivery{held: held, losses: losses, ended: rapid.IntRange(0, 50).Draw(t, "ended") == 50}
 			if len(held.list) > 0 && rapid.IntRange(0, 5).Draw(t, "lose") == 0 {
 				d.losses = append(d.losses, loss{held.list[0], fmt.Errorf("a reason\x1b[2J: %w", errMadeUp)})
 			}
 			tell(d)
 		},
-		"jobs": func(t *rapid.T) {
-			todo := jobs
-			jobs = nil
-			for _, c := range todo {
-				tell(c.run(t.Context()))
-			}
-		},
+		"jobs": func(*rapid.T) { runJobs() },
 	})
 	h.holds.close()
 	if mine.Load() != released.Load() {

@@ -15,6 +15,15 @@ type ref struct {
 	path string
 }
 
+// kindOfRows is which entries the list shows, apart from the filter.
+type kindOfRows uint8
+
+const (
+	allRows kindOfRows = iota
+	problemRows
+	litterRows // tokens and temps
+)
+
 // row is an entry as the list has it. It belongs to one snapshot.
 type row struct {
 	entry  *watch.Entry
@@ -60,7 +69,7 @@ func rowsOf(s *watch.Snapshot, style *paint) (rows []*row, tokens int) {
 // moves along, at the same height on the screen; when its entry is gone, it stays where that was.
 func (m *model) refill() {
 	locks := m.locksWithParts()
-	parts := m.filter.wantsParts()
+	parts := m.filter.wantsParts() || m.shows == litterRows
 	m.rows, m.total = m.rows[:0], 0
 	for _, r := range m.all {
 		part := (r.entry.Kind == watch.Token || r.entry.Kind == watch.Temp) && locks[r.entry.LockOf]
@@ -69,7 +78,8 @@ func (m *model) refill() {
 		}
 		switch {
 		case part && !parts: // told in the detail of its lock
-		case m.problems && !r.entry.IsProblem():
+		case m.shows == problemRows && !r.entry.IsProblem():
+		case m.shows == litterRows && r.entry.Kind != watch.Token && r.entry.Kind != watch.Temp:
 		case !m.filter.keeps(r, m.now):
 		default:
 			m.rows = append(m.rows, r)

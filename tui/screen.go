@@ -1,7 +1,7 @@
 // Package tui is the screen: who holds what, whether that is stuck, why, and when it clears.
 //
 // One root model holds the whole state. It is changed in one place (update), by messages that say what they
-// answer, and drawn by pure functions of that state; looking at processes, claiming and releasing run as jobs
+// answer, and drawn by pure functions of that state; looking at processes and changing files run as jobs
 // beside it. Everything that is particular to Bubble Tea stands in harness.go.
 package tui
 
@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"holdfast/fslock"
+	"holdfast/fslock/audit"
 	"holdfast/fslock/proc"
 	"holdfast/lease"
 	"holdfast/watch"
@@ -25,6 +27,12 @@ type Screen struct {
 	// Stores returns the store of a directory of leases, that of an entry's path: Watcher.Store of package watch, so
 	// that what was seen of a lease counts when it is claimed. It looks at no file. nil: nothing can be claimed.
 	Stores func(dir string) *lease.Store
+
+	// Locker acquires locks and breaks locks and tokens: Watcher.Locker of package watch, for the same reason. It is
+	// itself read-only where ReadOnly is set. nil: no lock can be changed, and nothing swept.
+	Locker *fslock.Locker
+	// Audit is where what is broken or swept is told first; nil: the user's own log.
+	Audit *audit.Log
 
 	ReadOnly bool           // nothing is ever changed; the screen says RO
 	Claimant lease.Claimant // who claims, for leases that the screen takes
@@ -44,7 +52,7 @@ type Screen struct {
 // seams are where tests stand in for what a bubble of fake time, or a test that crashes on purpose, cannot have.
 type seams struct {
 	signals  chan os.Signal                                           // nil: this process's signals
-	claim    claimFunc                                                // nil: Store.Claim
+	library                                                           // what is nil is the real call
 	describe func(ctx context.Context, pid int) (proc.Details, error) // nil: package proc is asked
 	crashDir string                                                   // "": holdfast in the user's state directory
 	onKey    func(*harness, string)                                   // called in Update with the name of every key; nil: not
@@ -58,7 +66,7 @@ func Themes() []string { return []string{"default", "colorblind", "mono"} }
 type ExitError struct {
 	Code  int      // what the process should exit with: 70 after a crash, 128+n after signal n, 1 for anything else
 	Crash string   // the report of a crash; "" when there is none
-	Notes []string // what became of the leases that the screen held; one sentence each
+	Notes []string // what became of what the screen held; one sentence each
 	Err   error
 }
 
@@ -82,7 +90,7 @@ func signalCode(sig os.Signal) int {
 }
 
 // Run shows the screen until its user quits, a signal ends it, or ctx ends. The terminal is then as it was,
-// and every lease that the screen held is released or told in the error. It returns nil when the user quit, an
+// and every lease and lock that the screen held is released or told in the error. It returns nil when the user quit, an
 // *ExitError after a signal (INT, TERM, HUP or QUIT; a second one returns without waiting), a crash, or a
 // failed release, and ctx's error when that ended it. It does not exit the process, and may return before
 // its goroutines did when the terminal or a file system does not answer.

@@ -60,29 +60,6 @@ func (m *model) body(l layout) []string {
 	return lines
 }
 
-// overlay lays the open dialog over the lower end of the body, so that the rows above stay in sight.
-func (m *model) overlay(lines []string, r rect) []string {
-	plan, keys := m.dialogLines(r.w)
-	room := r.h - 2 // title and keys
-	if keys == "" {
-		room++
-	}
-	top := max(0, min(m.dialog.top, len(plan)-room))
-	note := ""
-	if len(plan) > room {
-		note = fmt.Sprintf("j k scroll %d/%d", min(top+room, len(plan)), len(plan))
-		plan = plan[top : top+room]
-	}
-	box := append([]string{m.paint.rule(r.w, m.dialog.title, note)}, plan...)
-	if keys != "" {
-		box = append(box, keys)
-	}
-	if spare := r.h - len(box); spare > 1 {
-		box = append(box, m.paint.rule(r.w, "", ""))
-	}
-	return append(lines[:r.h-len(box)], box...)
-}
-
 // card is what is shown where nothing fits.
 func (m *model) card() []string {
 	texts := []string{
@@ -92,7 +69,7 @@ func (m *model) card() []string {
 		"q quits; actions are off",
 	}
 	if m.dialog != nil && m.dialog.kind == dialogQuit {
-		texts = []string{fmt.Sprintf("You hold %s.", text.Count(len(m.held), "lease")), "enter release and quit", "esc stay"}
+		texts = []string{"You hold " + m.heldWords() + ".", "enter release and quit", "esc stay"}
 	}
 	lines := make([]string, 0, m.h)
 	for _, s := range texts {

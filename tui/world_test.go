@@ -11,6 +11,8 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"holdfast/fslock"
+	"holdfast/fslock/audit"
 	"holdfast/fslock/proc"
 	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
@@ -208,6 +210,7 @@ func screenFor() *Screen {
 			}
 			return &lease.Store{Dir: dir}
 		},
+		Locker: &fslock.Locker{}, Audit: &audit.Log{Path: home + "/audit.jsonl"},
 		Home: home, Out: discard{},
 		Claimant: lease.Claimant{Owner: "screen", Block: "test", Channel: "holdfast", Version: "test"},
 	}
@@ -272,11 +275,15 @@ func (d *desk) see(s *watch.Snapshot) {
 	d.tellAt(delivery{snapshot: s, changes: changes, held: holdings{d.heldAt, d.held}}, s.Time)
 }
 
-// holding tells the model that the screen holds these leases.
+// holding tells the model that the screen holds these leases, and locks by their paths.
 func (d *desk) holding(ids ...string) {
 	var list []held
 	for _, id := range ids {
-		list = append(list, held{ref: ref{watch.Lease, leases + "/" + id + ".lease.json"}, id: id, epoch: 7, claimID: "claim-" + id})
+		h := held{ref: ref{watch.Lease, leases + "/" + id + ".lease.json"}, name: id, epoch: 7, nonce: "claim-" + id}
+		if strings.HasPrefix(id, storage) {
+			h = held{ref: ref{watch.Lock, id}, name: id, nonce: "writer"}
+		}
+		list = append(list, h)
 	}
 	d.tell(delivery{held: holdings{d.heldAt + 1, list}})
 }
@@ -288,6 +295,13 @@ func typed(name string) keyPress {
 		k.text = name
 	}
 	return k
+}
+
+// types types text, one key at a time.
+func (d *desk) types(text string) {
+	for _, r := range text {
+		d.press(string(r))
+	}
 }
 
 func (d *desk) choose(id string) {
