@@ -441,8 +441,16 @@ func TestLookingWritesNothing(t *testing.T) {
 		{"why", "--root", root, "x"},
 		{root},
 		{"verify", "x", "--claim-id", "c", "--root", root},
+		{"wait", "x", "--timeout", "0", "--root", root},
+		{"why", "x", "--observe", "1ms", "--root", root},
+		{"break", "x", "--root", root},
+		{"break", filepath.Join(root, "link.lock"), "--dry-run", "--root", root},
+		{"sweep", "--temps", "--root", root},
+		{"log", "x", "--root", root},
 	} {
-		_ = exec.CommandContext(t.Context(), "holdfast", args...).Run()
+		looks := exec.CommandContext(t.Context(), "holdfast", args...)
+		looks.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(root, "state"))
+		_ = looks.Run()
 		if after := tree(t, root); after != before {
 			t.Errorf("after %v:\n%s\nbefore:\n%s", args, after, before)
 		}
@@ -526,7 +534,10 @@ func TestReadmeKnowsTheVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, verb := range []string{"ls", "why", "claim", "verify", "release", "epoch", "demo", "version", "completion"} {
+	for _, verb := range []string{
+		"ls", "why", "claim", "verify", "release", "acquire", "run", "wait", "break", "sweep", "epoch", "log", "demo", "version",
+		"completion",
+	} {
 		if !regexp.MustCompile("`(holdfast )?" + verb + `[ ` + "`" + `\[]`).Match(readme) {
 			t.Errorf("README does not tell of %s", verb)
 		}

@@ -42,6 +42,7 @@ type claiming struct {
 	*app
 	hold     bool
 	holdFor  span
+	observe  span
 	claimant lease.Claimant
 }
 
@@ -61,11 +62,17 @@ func (a *app) claimCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.BoolVar(&c.hold, "hold", false, "hold it until a signal")
 	flags.Var(&c.holdFor, "for", "hold it that long")
+	flags.Var(&c.observe, "observe", observeUsage)
+	c.claimantFlags(cmd)
+	return cmd
+}
+
+func (c *claiming) claimantFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&c.claimant.Owner, "owner", "", "owner id of the claimant (default: unique)")
 	flags.StringVar(&c.claimant.Block, "block", "", "block id of the claimant (default: unique)")
 	flags.StringVar(&c.claimant.Session, "session", "", "session id of the claimant (default: none)")
 	flags.StringVar(&c.claimant.Channel, "channel", "holdfast", "channel that is told to whoever is refused")
-	return cmd
 }
 
 func oneID(_ *cobra.Command, args []string) error {
@@ -102,7 +109,17 @@ func (c *claiming) run(ctx context.Context, arg string) error {
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	held, err := c.claim(ctx, c.store(place.dir), place.id)
+	store := c.store(place.dir)
+	if c.observe.d > 0 {
+		c.tellObserving(c.observe.d)
+		if _, err := store.Observe(ctx, place.id, c.observe.d); err != nil {
+			return c.refusal(err)
+		}
+		if ctx.Err() != nil {
+			return endedBy(ctx)
+		}
+	}
+	held, err := c.claim(ctx, store, place.id, c.timeout.d == 0, func(error) {})
 	if err != nil {
 		c.tellRefusal(err)
 		return err
@@ -139,8 +156,8 @@ func (h withoutErrors) Enabled(ctx context.Context, level slog.Level) bool {
 	return level < slog.LevelError && h.Handler.Enabled(ctx, level)
 }
 
-// claim tries once, or again and again until --timeout.
-func (c *claiming) claim(ctx context.Context, s *lease.Store, id string) (*lease.Lease, error) {
+// claim tries once, or again and again until --timeout, and calls waiting with each refusal that it does not return.
+func (c *claiming) claim(ctx context.Context, s *lease.Store, id string, once bool, waiting func(error)) (*lease.Lease, error) {
 	limited, cancel := c.bounded(ctx)
 	defer cancel()
 	if c.timeout.given && c.timeout.d == 0 {
@@ -156,9 +173,10 @@ func (c *claiming) claim(ctx context.Context, s *lease.Store, id string) (*lease
 			return held, nil
 		case ctx.Err() != nil:
 			return nil, endedBy(ctx)
-		case c.timeout.d == 0 || !errors.Is(err, lease.ErrHeld) && !errors.Is(err, lease.ErrBusy):
+		case once || !errors.Is(err, lease.ErrHeld) && !errors.Is(err, lease.ErrBusy):
 			return nil, c.refusal(err)
 		}
+		waiting(err)
 		pause := time.NewTimer(poll)
 		select {
 		case <-limited.Done():
@@ -286,6 +304,10 @@ func (c *claiming) keep(ctx context.Context, held *lease.Lease) error {
 	var err error
 	select {
 	case err = <-kept:
+		// The release of a lost lease is no error, and nobody may have looked for some seconds.
+		if lost := inTime(func() error { return held.Verify(context.Background()) }); err == nil && errors.Is(lost, lease.ErrLost) {
+			err = named("claim", lost)
+		}
 	case <-held.Lost():
 		// The system may never answer the renewal that was too late: the loss is told all the same.
 		select {
@@ -478,7 +500,7 @@ func (a *app) release(ctx context.Context, arg, claimID string) error {
 	err = l.Release()
 	if errors.Is(err, lease.ErrHolderAlive) {
 		p := a.refusal(err)
-		p.hint = "End that process, or take the lease from it with `holdfast break`."
+		p.hint = "End that process, or take the lease from it: `" + a.rooted("holdfast break "+verdict.Quote(l.ID())) + "` shows how."
 		return p
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -93,12 +94,15 @@ func (a *app) command() *cobra.Command {
 		Use:   "holdfast [ROOT...]",
 		Short: "Shows who holds file leases and file locks, why a stuck one is stuck and when it clears",
 		Long: "holdfast shows who holds the file leases and file locks under a directory, says why a stuck one is\n" +
-			"stuck and when it clears by itself, and lets a person claim, verify and release leases.\n\n" +
+			"stuck and when it clears by itself, and lets a person act: claim, verify and release leases, acquire locks, run\n" +
+			"a command under either, wait for them, break what is stuck, sweep up what is left over, and read in the log who\n" +
+			"did what. What changes something for others prints its plan first, and wants --yes or --force.\n\n" +
 			"On a terminal without a verb it is a screen; otherwise it prints the table of ls. Without ROOT it looks\n" +
 			"where AgentMux and AFT keep their files.",
 		Example: "  holdfast                      the screen\n" +
 			"  holdfast why .                what holds the locks of this checkout\n" +
-			"  holdfast ls --problems        what does not look right",
+			"  holdfast ls --problems        what does not look right\n" +
+			"  holdfast break ID             the plan for taking a lease from whoever has it",
 		Args:                       cobra.ArbitraryArgs,
 		SilenceErrors:              true,
 		SilenceUsage:               true,
@@ -116,7 +120,7 @@ func (a *app) command() *cobra.Command {
 	flags.StringVar(&a.color, "color", text.ColorAuto, "auto, always or never")
 	flags.BoolVar(&a.ascii, "ascii", false, "print ASCII only")
 	flags.StringVar(&a.theme, "theme", tui.Themes()[0], "colours of the screen: "+strings.Join(tui.Themes(), ", "))
-	flags.Var(&a.timeout, "timeout", "give up after this time; claim tries once without it")
+	flags.Var(&a.timeout, "timeout", "give up after this time, 0 after one try; without it claim tries once, and who else waits does so for ever")
 
 	list := &listing{app: a}
 	version := root.Flags().Bool("version", false, "print the version, as the verb does")
@@ -133,7 +137,8 @@ func (a *app) command() *cobra.Command {
 		return list.run(cmd.Context(), args)
 	}
 	root.AddCommand(a.demoCommand(), list.command(), a.whyCommand(), a.claimCommand(),
-		a.verifyCommand(), a.releaseCommand(), a.epochCommand(), a.versionCommand())
+		a.verifyCommand(), a.releaseCommand(), a.acquireCommand(), a.runCommand(), a.waitCommand(),
+		a.breakCommand(), a.sweepCommand(), a.epochCommand(), a.logCommand(), a.versionCommand())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -202,7 +207,7 @@ func (a *app) checkRoots(root *cobra.Command, args []string, verbs bool) error {
 				word, filepath.Separator, word)
 		}
 		err := &problem{code: codeUsage, err: fmt.Errorf("unknown verb %q", word), hint: "See holdfast --help."}
-		switch near := root.SuggestionsFor(arg); {
+		switch near := nearest(arg, root.SuggestionsFor(arg)); {
 		case slices.Contains(near, arg):
 			err.err = fmt.Errorf("there is no root %s here", arg)
 			err.hint = "A verb stands without -- before it: holdfast " + arg
@@ -212,6 +217,15 @@ func (a *app) checkRoots(root *cobra.Command, args []string, verbs bool) error {
 		return err
 	}
 	return nil
+}
+
+// nearest keeps those of the words that differ least from what was typed.
+func nearest(typed string, words []string) []string {
+	least := math.MaxInt
+	for _, word := range words {
+		least = min(least, distance(typed, word))
+	}
+	return slices.DeleteFunc(words, func(word string) bool { return distance(typed, word) > least })
 }
 
 func hasSeparator(path string) bool {

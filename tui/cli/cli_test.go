@@ -205,6 +205,9 @@ func TestEveryVerbMissesWhatItCouldNotPrint(t *testing.T) {
 		{"ls", root},
 		{"ls", "--json", root},
 		{"why", "--root", root},
+		{"break", "x", "--root", root},
+		{"sweep", root},
+		{"wait", "x", "--root", root},
 		{"demo", "--list"},
 		{"claim", "x", "--for", "1ms", "--root", root},
 	} {

@@ -37,7 +37,7 @@ func (q *inquiry) askDir(arg string) error {
 			return err
 		}
 	}
-	snap, err := q.look(q.ctx, []watch.Root{{Path: dir, ChosenBy: "argument"}})
+	snap, err := q.look([]watch.Root{{Path: dir, ChosenBy: "argument"}})
 	if err != nil {
 		return err
 	}

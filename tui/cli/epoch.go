@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,7 +81,7 @@ func (a *app) epochCommand() *cobra.Command {
 			if r.repair.Epoch, err = parseEpoch(set); err != nil {
 				return err
 			}
-			if r.repair.Reason == "" {
+			if strings.TrimSpace(r.repair.Reason) == "" {
 				return &problem{
 					code: codeUsage, err: errors.New("--set wants --reason TEXT"),
 					hint: "It goes into the audit log, for whoever asks later why the counter is what it is.",
@@ -150,8 +151,8 @@ func (r *repairing) show(ctx context.Context, arg string) error {
 }
 
 // line prints one fact.
-func (r *repairing) line(w io.Writer, head, format string, args ...any) {
-	st := r.style()
+func (a *app) line(w io.Writer, head, format string, args ...any) {
+	st := a.style()
 	fmt.Fprintf(w, "  %s %s\n", st.Pad(head, 10), st.Safe(fmt.Sprintf(format, args...)))
 }
 

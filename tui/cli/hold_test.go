@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) {
 	// A program with the race detector in it would wait for a second at its end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
-	testscript.Main(m, map[string]func(){"holdfast": func() {
+	testscript.Main(m, map[string]func(){"worker": worker, "holdfast": func() {
 		os.Exit(cli.Main(context.Background(), os.Args[1:], cli.System()))
 	}})
 }
@@ -150,6 +150,27 @@ func TestHoldThatIsLostEnds(t *testing.T) {
 	root, file := leases(t)
 	h := claim(t, root)
 	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if line := h.next(); line != "lost x" {
+		t.Errorf("it says %q", line)
+	}
+	if code := ended(h.Cmd); code != 6 {
+		t.Errorf("exit code %d, want 6", code)
+	}
+}
+
+// Nobody has looked since it was lost: its holder's end is no clean one.
+func TestLossOfALeaseIsFoundByTheHoldersEnd(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals")
+	}
+	root, file := leases(t)
+	h := claim(t, root)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if line := h.next(); line != "lost x" {

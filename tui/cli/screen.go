@@ -29,6 +29,7 @@ func (a *app) play(ctx context.Context, roots []watch.Root, note string) error {
 	s := &tui.Screen{
 		Watch:    w.Run,
 		Stores:   w.Store,
+		Locker:   w.Locker(),
 		ReadOnly: a.readOnly,
 		Claimant: lease.Claimant{Channel: "holdfast", Version: readBuild().Version},
 		ASCII:    a.style().ASCII,

@@ -10,12 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"holdfast/fslock"
 	"holdfast/fslock/verdict"
-	"holdfast/lease"
 	"holdfast/sweep"
 	"holdfast/watch"
 )
@@ -23,6 +22,7 @@ import (
 // inquiry is one run of `why`: what was looked at so far, and what is to be told of it.
 type inquiry struct {
 	*app
+	sight    *sight
 	ctx      context.Context //nolint:containedctx // an inquiry is one call
 	roots    []watch.Root
 	whole    *watch.Snapshot // of the roots; nil until something needs it
@@ -35,6 +35,7 @@ type inquiry struct {
 
 func (a *app) whyCommand() *cobra.Command {
 	var sessions bool
+	var observe span
 	cmd := &cobra.Command{
 		Use:   "why [PATH|ID|NAME|.]...",
 		Short: "Say who holds it, why it is stuck, and when it clears",
@@ -45,26 +46,40 @@ func (a *app) whyCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := a.bounded(cmd.Context())
 			defer cancel()
-			return a.why(ctx, args, sessions)
+			return a.why(ctx, args, sessions, observe.d)
 		},
 	}
+	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&sessions, "sessions", false, "print session ids, too (JSON)")
+	cmd.Flags().Var(&observe, "observe", observeUsage)
 	return cmd
 }
 
-func (a *app) why(ctx context.Context, args []string, sessions bool) error {
+func (a *app) why(ctx context.Context, args []string, sessions bool, observe time.Duration) error {
 	roots, err := a.roots(nil)
 	if err != nil {
 		return err
 	}
-	q := &inquiry{app: a, ctx: ctx, roots: roots, sessions: sessions}
-	if len(args) == 0 {
-		err = q.problems()
-	}
-	for _, arg := range args {
-		if err = q.ask(arg); err != nil {
-			break
+	sight := a.sight()
+	inquire := func() (*inquiry, error) {
+		q := &inquiry{app: a, sight: sight, ctx: ctx, roots: roots, sessions: sessions}
+		if len(args) == 0 {
+			return q, q.problems()
 		}
+		for _, arg := range args {
+			if err := q.ask(arg); err != nil {
+				return q, err
+			}
+		}
+		return q, nil
+	}
+	q, err := inquire()
+	if err == nil && observe > 0 && len(q.entries) > 0 {
+		first := q.entries
+		err = a.observe(ctx, observe, func() (done bool, err error) {
+			q, err = inquire()
+			return allChanged(first, q.entries), err
+		})
 	}
 	if err != nil {
 		return err
@@ -72,10 +87,12 @@ func (a *app) why(ctx context.Context, args []string, sessions bool) error {
 	return q.answer(len(args) == 0)
 }
 
+func (q *inquiry) look(roots []watch.Root) (*watch.Snapshot, error) { return q.sight.all(q.ctx, roots) }
+
 // all looks at the roots, once.
 func (q *inquiry) all() (*watch.Snapshot, error) {
 	if q.whole == nil {
-		snap, err := q.look(q.ctx, q.roots)
+		snap, err := q.look(q.roots)
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +195,7 @@ func (q *inquiry) askPath(arg string) error {
 	if err != nil {
 		return failed(err)
 	}
-	snap, err := q.look(q.ctx, []watch.Root{{Path: path, ChosenBy: "argument"}})
+	snap, err := q.look([]watch.Root{{Path: path, ChosenBy: "argument"}})
 	if err != nil {
 		return err
 	}
@@ -190,7 +207,7 @@ func (q *inquiry) askPath(arg string) error {
 			continue // what belongs to the lock is told with it
 		}
 		if e.Name == "" {
-			e.Name = q.nameOf(path)
+			e.Name = nameOf(q.roots, path)
 		}
 		q.add(e)
 	}
@@ -198,49 +215,33 @@ func (q *inquiry) askPath(arg string) error {
 		return nil
 	}
 	// What is not there, or is a directory, is no root of its own; it is judged all the same.
-	e, err := inspect(path)
+	e, err := q.inspect(path)
 	if err != nil {
-		return q.refusal(err)
+		return err
 	}
-	e.Name = q.nameOf(path)
+	e.Name = nameOf(q.roots, path)
 	q.add(e)
 	return nil
 }
 
 // inspect looks at one place alone: a lease by its name, else a lock.
-func inspect(path string) (*watch.Entry, error) {
+func (q *inquiry) inspect(path string) (*watch.Entry, error) {
 	if id, isLease := sweep.LeaseOf(path); isLease {
-		dir := filepath.Dir(path)
-		if _, err := os.Stat(dir); err != nil {
-			return nil, err
+		t := &target{kind: watch.Lease, path: filepath.Join(filepath.Dir(path), id+".lease.json"), id: id}
+		see, err := q.sight.look(t)
+		if err != nil {
+			return nil, q.refusal(err)
 		}
-		info, err := (&lease.Store{Dir: dir}).Look(id)
-		return &watch.Entry{
-			Kind: watch.Lease, Root: path, Path: info.Path, ID: id, Subject: info.Facts, Verdict: info.Verdict, Epoch: info.Epoch,
-		}, err
+		see.Root = path
+		return &see.Entry, nil
 	}
 	if lock := sweep.LockOf(path); lock != "" {
 		path = lock
 	}
-	info := (&fslock.Locker{}).Inspect(path)
+	info := q.sight.locker.Inspect(path)
 	return &watch.Entry{
 		Kind: watch.Lock, Root: path, Path: path, Subject: info.Facts, Verdict: info.Verdict, Token: info.Token,
 	}, nil
-}
-
-// nameOf is what a person knows the path by, if it lies in one of the roots.
-func (q *inquiry) nameOf(path string) string {
-	for _, root := range q.roots {
-		if !strings.HasPrefix(path, root.Path+string(filepath.Separator)) {
-			continue
-		}
-		if layout, err := sweep.Recognise(root.Path); err == nil {
-			if name := (&sweep.Names{Layout: layout}).Of(path).Short; name != "" {
-				return name
-			}
-		}
-	}
-	return ""
 }
 
 // unknown says that nothing is known by that name, and what sounds like it.

@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/fslock"
+	"holdfast/fslock/verdict"
+	"holdfast/lease"
+)
+
+// lockEvent is one line of what happens to a lock, for programs.
+type lockEvent struct {
+	Schema      int            `json:"schema"`
+	Event       string         `json:"event"` // held, lost, released, refused
+	Path        string         `json:"path"`
+	PathB64     string         `json:"path_b64,omitempty"`
+	WriterEpoch string         `json:"writer_epoch,omitempty"`
+	State       string         `json:"state,omitempty"` // refused and lost only, likewise what follows
+	Sentence    string         `json:"sentence,omitempty"`
+	Claimable   *jsonClaimable `json:"claimable,omitempty"`
+	Holder      *jsonHolder    `json:"holder,omitempty"`
+}
+
+// How soon whoever waits for a lock is told what for, and how often it is looked at whether that is still so.
+const (
+	noticeSoon  = 300 * time.Millisecond
+	noticeEvery = time.Second
+)
+
+// answerLimit is how long the system may take to say why a hold is over before that is told without a reason.
+const answerLimit = time.Second
+
+// acquiring is `acquire`.
+type acquiring struct {
+	*app
+	holdFor span
+}
+
+func (a *app) acquireCommand() *cobra.Command {
+	c := &acquiring{app: a}
+	cmd := &cobra.Command{
+		Use:   "acquire PATH [--for DURATION]",
+		Short: "Hold a lock in the foreground",
+		Long: "Waits for the lock at PATH, then holds it, with a heartbeat every five seconds, until it is told to stop by\n" +
+			"TERM or INT (exit 0), or it is lost (exit 6). With --timeout it waits that long at most (exit 124); with\n" +
+			"--timeout 0 it tries once (exit 3 if it is held, 8 if a token blocks it).",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usage("the PATH of one lock is wanted")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+	}
+	cmd.Flags().Var(&c.holdFor, "for", "hold it that long")
+	return cmd
+}
+
+func (c *acquiring) run(ctx context.Context, arg string) error {
+	if c.holdFor.given && c.holdFor.d == 0 {
+		return usage("--for 0 would hold nothing")
+	}
+	if c.readOnly {
+		return refused("acquire", arg)
+	}
+	path, err := filepath.Abs(arg)
+	if err != nil {
+		return failed(err)
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	lock, err := c.acquire(ctx, path)
+	if err != nil {
+		c.tellLockRefusal(err)
+		return err
+	}
+	return c.keep(ctx, lock)
+}
+
+// acquire waits for the lock for as long as --timeout lets it, and says what it waits for.
+func (a *app) acquire(ctx context.Context, path string) (*fslock.Lock, error) {
+	locker := &fslock.Locker{ReadOnly: a.readOnly, Log: slog.New(withoutErrors{slog.NewTextHandler(a.Stderr, nil)})}
+	if a.timeout.given && a.timeout.d == 0 {
+		lock, err := locker.TryAcquire(path)
+		if err != nil {
+			return nil, a.lockRefusal(err)
+		}
+		return lock, nil
+	}
+	limited, cancel := a.bounded(ctx)
+	defer cancel()
+	waiting, got := context.WithCancel(limited)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		a.tellWaiting(waiting, locker, path)
+	}()
+	lock, err := locker.Acquire(limited, path)
+	got()
+	<-told
+	switch {
+	case err == nil:
+		return lock, nil
+	case ctx.Err() != nil:
+		return nil, endedBy(ctx)
+	}
+	p := a.lockRefusal(err)
+	if limited.Err() != nil && (errors.Is(err, fslock.ErrHeld) || errors.Is(err, fslock.ErrBlocked) || errors.Is(err, limited.Err())) {
+		p.code = codeTimedOut
+		p.err = fmt.Errorf("timed out after %s: %w", &a.timeout, p.err)
+	}
+	return nil, p
+}
+
+// tellWaiting looks at the lock that is waited for until ctx is done.
+func (a *app) tellWaiting(ctx context.Context, locker *fslock.Locker, path string) {
+	n := notice{app: a, what: "lock " + path}
+	timer := time.NewTimer(noticeSoon)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if info := locker.Inspect(path); ctx.Err() == nil {
+			n.tell(&info.Verdict, info.Facts.Holder())
+		}
+		timer.Reset(noticeEvery)
+	}
+}
+
+// notice tells on standard error what is waited for: once, and again when the state of that is another.
+type notice struct {
+	*app
+	what string
+	said string
+}
+
+func (n *notice) tell(v *verdict.Verdict, h *verdict.Holder) {
+	blocked := v.Claimable.When == verdict.Blocked
+	is := fmt.Sprint(v.State, blocked)
+	if is == n.said || v.Claimable.When == verdict.Now {
+		return // what is to be had at once is not waited for
+	}
+	n.said = is
+	sentence := v.Sentence
+	if h != nil && !strings.Contains(sentence, fmt.Sprint("pid ", h.PID)) {
+		sentence = fmt.Sprintf("pid %d on %s has it. %s", h.PID, h.Host, sentence)
+	}
+	st := n.style()
+	fmt.Fprintf(n.Stderr, "holdfast: waiting for %s: %s\n", st.Safe(n.what), st.Safe(shortener(st, h).Replace(sentence)))
+}
+
+// lockRefusal says why a lock was not got, or is not held any more, with the code that goes with it.
+func (a *app) lockRefusal(err error) *problem {
+	p := &problem{code: codeFailed, err: err}
+	conflict, isConflict := errors.AsType[*fslock.ConflictError](err)
+	switch {
+	case errors.Is(err, fslock.ErrReadOnly):
+		p.code = codeUsage
+	case errors.Is(err, fslock.ErrLost):
+		p.code = codeLost
+	case errors.Is(err, fslock.ErrBlocked):
+		p.code = codeBlocked
+	case errors.Is(err, fslock.ErrUnreadable), isConflict && conflict.Verdict.State == verdict.Unreadable:
+		p.code = codeUnreadable
+	case errors.Is(err, fslock.ErrHeld):
+		p.code = codeHeld
+	}
+	if isConflict {
+		c := *conflict
+		c.Ended = nil // that it ran out of time is told once, with the time
+		p.err = &refusal{strings.TrimSuffix(shortener(a.style(), c.Holder).Replace(c.Error()), "."), err}
+		if p.code != codeLost {
+			p.hint = "`holdfast why " + verdict.Quote(c.Path) + "` tells more."
+		}
+	}
+	return p
+}
+
+// keep holds the lock until it is told to stop, or loses it.
+func (c *acquiring) keep(ctx context.Context, lock *fslock.Lock) error {
+	if err := c.tellLock("held", lock, nil); err != nil {
+		// Nobody knows that it is held: so it is not.
+		return errors.Join(err, lock.Release())
+	}
+	hold := ctx
+	if c.holdFor.given {
+		var cancel context.CancelFunc
+		hold, cancel = context.WithTimeout(ctx, c.holdFor.d)
+		defer cancel()
+	}
+	select {
+	case <-lock.Lost():
+		return c.lockLost(lock)
+	case <-hold.Done():
+	}
+	// The release of a lost lock is no error, and nobody may have looked for some seconds.
+	if errors.Is(inTime(lock.Verify), fslock.ErrLost) {
+		return c.lockLost(lock)
+	}
+	if err := lock.Release(); err != nil {
+		return c.lockRefusal(err)
+	}
+	_ = c.tellLock("released", lock, nil) // it is so, whoever reads it
+	if sig, ok := errors.AsType[*signalError](context.Cause(ctx)); ok && !sig.clean() {
+		return exit(sig.code())
+	}
+	return nil
+}
+
+// lockLost tells that the lock is lost, and to whom, and ends its heartbeat.
+func (c *acquiring) lockLost(lock *fslock.Lock) error {
+	err := whyLost(lock.Verify, fslock.ErrLost)
+	_ = c.tellLock("lost", lock, err) // the exit code tells it to whoever does not read
+	_ = lock.Release()                // it joins the heartbeat, and can only say the same
+	return c.lockRefusal(named("acquire", err))
+}
+
+// named makes err that of what was done: it was verified for that.
+func named(op string, err error) error {
+	if e, ok := errors.AsType[*fslock.ConflictError](err); ok {
+		e.Op = op
+	} else if e, ok := errors.AsType[*lease.ConflictError](err); ok {
+		e.Op = op
+	}
+	return err
+}
+
+// whyLost asks for the reason of a loss that was told; the system may not answer.
+func whyLost(verify func() error, lost error) error {
+	if err := inTime(verify); errors.Is(err, lost) {
+		return err
+	}
+	return fmt.Errorf("%w: it could not be renewed in time", lost)
+}
+
+// inTime is what call returns, or errNoAnswer.
+func inTime(call func() error) error {
+	answer := make(chan error, 1)
+	go func() { answer <- call() }()
+	timer := time.NewTimer(answerLimit)
+	defer timer.Stop()
+	select {
+	case err := <-answer:
+		return err
+	case <-timer.C:
+		return errNoAnswer
+	}
+}
+
+var errNoAnswer = errors.New("the system does not answer")
+
+// tellLock prints what happened to the lock, one line.
+func (a *app) tellLock(what string, lock *fslock.Lock, because error) error {
+	e := lockEvent{
+		Schema: schema, Event: what, Path: lock.Path(), PathB64: inexact(lock.Path()), WriterEpoch: lock.WriterEpoch(),
+	}
+	e.explain(because)
+	return a.print(func(w io.Writer) {
+		st := a.style()
+		switch {
+		case a.json:
+			writeJSON(w, e)
+		case what == "held":
+			fmt.Fprintf(w, "held %s: writer epoch %s\n", st.Safe(e.Path), st.Safe(e.WriterEpoch))
+		default:
+			fmt.Fprintf(w, "%s %s\n", what, st.Safe(e.Path))
+		}
+	})
+}
+
+// tellLockRefusal prints for programs what a person reads in the error.
+func (a *app) tellLockRefusal(err error) {
+	e := lockEvent{Schema: schema, Event: "refused"}
+	if a.json && e.explain(err) {
+		_ = a.print(func(w io.Writer) { writeJSON(w, e) }) // the exit code tells it to whoever does not read
+	}
+}
+
+// explain adds what the error says of the lock, and reports whether it says anything.
+func (e *lockEvent) explain(err error) bool {
+	conflict, ok := errors.AsType[*fslock.ConflictError](err)
+	if !ok {
+		return false
+	}
+	v := &conflict.Verdict
+	e.Path, e.PathB64 = conflict.Path, inexact(conflict.Path)
+	e.State, e.Sentence, e.Claimable = v.State.String(), v.Sentence, claimable(v.Claimable)
+	if conflict.Holder != nil {
+		e.Holder = newHolder(conflict.Holder)
+	}
+	return true
+}
