@@ -31,7 +31,8 @@ var level = map[string]int{
 	"holdfast": 9, "holdfast/tui/cli": 8, "holdfast/tui": 7, "holdfast/tui/demo": 7, "holdfast/watch": 6,
 	"holdfast/lease": 5, "holdfast/sweep": 5, "holdfast/fslock": 4, "holdfast/tui/text": 3,
 	"holdfast/fslock/audit": 2, "holdfast/fslock/verdict": 2, "holdfast/fslock/proc/proctest": 1,
-	"holdfast/fslock/proc": 0, "holdfast/fslock/record": 0, "holdfast/tui/ttyguard": 0,
+	"holdfast/fslock/disktest": 0,
+	"holdfast/fslock/proc":     0, "holdfast/fslock/record": 0, "holdfast/tui/ttyguard": 0,
 }
 
 // only says who may import what matches: the first pattern is of the imported package, the second of the
@@ -40,7 +41,7 @@ var only = [][2]*regexp.Regexp{
 	{regexp.MustCompile(`^holdfast/fslock$`), regexp.MustCompile(`^holdfast(/fslock|/sweep|/watch|/tui.*)?(_test)?$`)},
 	{regexp.MustCompile(`^holdfast/tui/demo$`), regexp.MustCompile(`^holdfast/tui/cli(_test)?$`)},
 	{regexp.MustCompile(`^holdfast/tui`), regexp.MustCompile(`^holdfast(/tui.*)?(_test)?$`)},
-	{regexp.MustCompile(`^holdfast/fslock/proc/proctest$`), regexp.MustCompile(`_test$`)},
+	{regexp.MustCompile(`^holdfast/fslock/(proc/proctest|disktest)$`), regexp.MustCompile(`_test$`)},
 	{
 		regexp.MustCompile(`^github.com/charmbracelet/(bubble|lipgloss)`),
 		regexp.MustCompile(`^holdfast/tui(_test|/ttyguard_test)?$`),

@@ -3,11 +3,12 @@ package fslock
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"holdfast/fslock/disktest"
 )
 
 // Each benchmark runs the bare system calls that a call cannot do without beside the call itself, turn by turn, and
@@ -34,45 +35,6 @@ func sideBySide(b *testing.B, bare, ours func() error) {
 	b.ReportMetric(median[0], "us-bare")
 	b.ReportMetric(median[1], "us")
 	b.ReportMetric(median[1]/median[0], "x-bare")
-}
-
-// places runs a benchmark in memory and on an ext4 of its own: a root file system without a journal is slow with recent
-// deletions.
-func places(b *testing.B, bench func(b *testing.B, dir string)) {
-	b.Helper()
-	b.Run("tmpfs", func(b *testing.B) {
-		dir, err := os.MkdirTemp("/dev/shm", "holdfast")
-		if err != nil {
-			b.Skip(err)
-		}
-		b.Cleanup(func() { _ = os.RemoveAll(dir) })
-		bench(b, dir)
-	})
-	b.Run("ext4", func(b *testing.B) { bench(b, loopExt4(b)) })
-}
-
-// loopExt4 mounts an ext4 with a journal from a file; where that cannot be done the benchmark is skipped.
-func loopExt4(b *testing.B) string {
-	b.Helper()
-	image, dir := filepath.Join(b.TempDir(), "image"), b.TempDir()
-	f, err := os.Create(image)
-	if err == nil {
-		err = errors.Join(f.Truncate(64<<20), f.Close())
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, c := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, dir}} {
-		if out, err := exec.CommandContext(b.Context(), c[0], c[1:]...).CombinedOutput(); err != nil {
-			b.Skipf("no loop-mounted ext4 here: %v: %v %s", c, err, out)
-		}
-	}
-	b.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			b.Errorf("umount: %v %s", err, out)
-		}
-	})
-	return dir
 }
 
 // bareCycle makes the calls of a lock's life, without what the original forces to the disk.
@@ -104,7 +66,7 @@ func hold(b *testing.B, l *Locker, path string) *Lock {
 }
 
 func BenchmarkAcquireRelease(b *testing.B) {
-	places(b, func(b *testing.B, dir string) {
+	disktest.Places(b, func(b *testing.B, dir string) {
 		l, path := &Locker{}, filepath.Join(dir, "a.lock")
 		lock := hold(b, l, path)
 		data := lock.data
@@ -141,7 +103,7 @@ func BenchmarkBeat(b *testing.B) {
 // heldBench compares a call on a held lock with reading its file.
 func heldBench(b *testing.B, ours func(l *Locker, lock *Lock) error) {
 	b.Helper()
-	places(b, func(b *testing.B, dir string) {
+	disktest.Places(b, func(b *testing.B, dir string) {
 		l := &Locker{}
 		lock := hold(b, l, filepath.Join(dir, "a.lock"))
 		defer lock.Release()

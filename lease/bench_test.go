@@ -11,6 +11,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"holdfast/fslock/disktest"
 	"holdfast/fslock/record"
 )
 
@@ -40,7 +41,7 @@ func sideBySide(b *testing.B, bare, ours func() error) {
 	b.ReportMetric(median[1]/median[0], "x-bare")
 }
 
-// place is where a benchmark runs: on the disk of temporary files, or in memory.
+// place is where a benchmark runs.
 type place struct {
 	*testing.B
 	*Store
@@ -48,15 +49,7 @@ type place struct {
 
 func places(b *testing.B, bench func(p place)) {
 	b.Helper()
-	b.Run("disk", func(b *testing.B) { bench(place{b, &Store{Dir: b.TempDir()}}) })
-	b.Run("memory", func(b *testing.B) {
-		dir := filepath.Join("/dev/shm", fmt.Sprintf("holdfast-bench-%d", os.Getpid()))
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			b.Skip(err)
-		}
-		b.Cleanup(func() { _ = os.RemoveAll(dir) })
-		bench(place{b, &Store{Dir: dir}})
-	})
+	disktest.Places(b, func(b *testing.B, dir string) { bench(place{b, &Store{Dir: dir}}) })
 }
 
 // bare makes the system calls of a lease's life without looking at what they bring.

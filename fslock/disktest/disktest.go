@@ -1,0 +1,49 @@
+// Package disktest makes file systems for benchmarks.
+package disktest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Places runs a benchmark in memory and on an ext4 with a journal of its own, each skipped where it cannot be had: a root
+// file system without a journal is slow with recent deletions, and tells nothing.
+func Places(b *testing.B, bench func(b *testing.B, dir string)) {
+	b.Helper()
+	b.Run("tmpfs", func(b *testing.B) {
+		dir, err := os.MkdirTemp("/dev/shm", "holdfast")
+		if err != nil {
+			b.Skip(err)
+		}
+		b.Cleanup(func() { _ = os.RemoveAll(dir) })
+		bench(b, dir)
+	})
+	b.Run("ext4", func(b *testing.B) { bench(b, ext4(b)) })
+}
+
+// ext4 mounts one from a file.
+func ext4(b *testing.B) string {
+	b.Helper()
+	image, dir := filepath.Join(b.TempDir(), "image"), b.TempDir()
+	f, err := os.Create(image)
+	if err == nil {
+		err = errors.Join(f.Truncate(64<<20), f.Close())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.CommandContext(b.Context(), c[0], c[1:]...).CombinedOutput(); err != nil {
+			b.Skipf("no loop-mounted ext4 here: %v: %v %s", c, err, out)
+		}
+	}
+	b.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			b.Errorf("umount: %v %s", err, out)
+		}
+	})
+	return dir
+}
