@@ -106,10 +106,7 @@ func (l *Locker) breakOnce(ctx context.Context, op string, info *Info, r *Remova
 		}
 		nonce := nonceOf(now.Facts.Record)
 		e := audit.Entry{Action: audit.ActionBreak, Path: info.Path, Kind: "lock", Before: now.Raw, Nonce: nonce}
-		if err := l.audit(op, r, e); err != nil {
-			return err
-		}
-		if err := l.unlinkLock(op, &now); err != nil {
+		if err := l.audited(op, r, e, func() error { return l.unlinkLock(op, &now) }); err != nil {
 			return err
 		}
 		l.log().Info("broke lock", "path", info.Path, "state", now.Verdict.State.String(), "writer_epoch", nonce, "force", r.Force)
@@ -255,14 +252,15 @@ func (l *Locker) Restore(ctx context.Context, e audit.Entry, r Removal) error {
 		}
 	}
 	r.Action = audit.ActionUndo
-	if err := l.audit(op, &r, audit.Entry{Path: e.Path, Kind: "lock", Nonce: nonceOf(f.Record)}); err != nil {
-		return err
-	}
-	switch err := record.Create(e.Path, e.Before); {
+	undo := audit.Entry{Path: e.Path, Kind: "lock", Nonce: nonceOf(f.Record)}
+	err = l.audited(op, &r, undo, func() error { return record.Create(e.Path, e.Before) })
+	switch _, ours := errors.AsType[*IOError](err); {
 	case errors.Is(err, fs.ErrExist):
 		now = k.lock(e.Path)
 		refused.Holder, refused.Token, refused.Verdict = now.Facts.Holder(), now.Token, now.Verdict
 		return refused
+	case ours:
+		return err
 	case err != nil:
 		return &IOError{Op: op, Path: e.Path, Err: err}
 	}
@@ -355,8 +353,8 @@ func (l *Locker) watch(ctx context.Context, op string, info Info) (Info, error) 
 	}
 }
 
-// audit writes the entry of what is about to be done.
-func (l *Locker) audit(op string, r *Removal, e audit.Entry) error {
+// audited writes the entry of what is about to be done, and does it. What then fails is told to the log as well.
+func (l *Locker) audited(op string, r *Removal, e audit.Entry, do func() error) error {
 	e.Action, e.Reason = cmp.Or(r.Action, e.Action), r.Reason
 	if err := l.at("auditing", e.Path); err != nil {
 		return err
@@ -364,20 +362,34 @@ func (l *Locker) audit(op string, r *Removal, e audit.Entry) error {
 	if err := r.Log.Append(e); err != nil {
 		return &IOError{Op: op, Path: e.Path, Err: fmt.Errorf("%w: %w", ErrAudit, err)}
 	}
-	return l.at("audited", e.Path)
+	err := l.at("audited", e.Path)
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		if ferr := r.Log.Failed(e, err); ferr != nil {
+			l.log().Warn("audit log tells of what was not done", "path", e.Path, "error", ferr)
+		}
+	}
+	return err
 }
 
-// removeEntry writes the audit entry of a token or a temp and then removes it, if it is still what was looked at.
+// removeEntry removes a token or a temp, if it is still what was looked at, after its entry in the audit log.
 func (l *Locker) removeEntry(refused *ConflictError, r *Removal, seen *verdict.Seen, e audit.Entry) error {
-	if err := l.audit(refused.Op, r, e); err != nil {
-		return err
+	dir, _ := filepath.Split(e.Path)
+	if err := writable(cmp.Or(dir, ".")); err != nil {
+		// An hourly sweep would fill the log with what it may not do.
+		return &IOError{Op: refused.Op, Path: e.Path, Err: err}
 	}
-	switch err := l.unlinkUnchanged(e.Path, seen, e.Before); {
+	err := l.audited(refused.Op, r, e, func() error { return l.unlinkUnchanged(e.Path, seen, e.Before) })
+	switch _, ours := errors.AsType[*IOError](err); {
 	case errors.Is(err, ErrChanged):
 		refused.Err = ErrChanged
 		return refused
-	case err != nil:
+	case err != nil && !ours:
 		return &IOError{Op: refused.Op, Path: e.Path, Err: err}
+	case err != nil:
+		return err
 	}
 	l.log().Info("removed file", "path", e.Path, "kind", e.Kind, "state", refused.Verdict.State.String(), "force", r.Force)
 	return l.at("removed", e.Path)

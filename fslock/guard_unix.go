@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io/fs"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // The flags keep a guard's file from being a link, a FIFO in its place from being waited for and a terminal from
@@ -25,4 +27,12 @@ func unlink(path string) error {
 			return &fs.PathError{Op: "unlink", Path: path, Err: err}
 		}
 	}
+}
+
+// writable says why names in dir may not be changed; nil if that may be tried.
+func writable(dir string) error {
+	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return &fs.PathError{Op: "access", Path: dir, Err: err}
+	}
+	return nil
 }

@@ -73,30 +73,30 @@ func (s *Store) Break(ctx context.Context, info Info, r Removal) error {
 	if facts.Record != nil {
 		entry.Nonce, entry.EpochOld = facts.Record.ClaimID, max(facts.Record.Epoch, entry.EpochOld)
 	}
-	if err := s.audit(op, facts.LeaseFacts, entry, r.Log); err != nil {
-		return err
-	}
-	if facts.Record != nil {
-		if err := s.raiseCounter(op, facts.LeaseFacts, facts.Record.Epoch); err != nil {
-			return err
+	err = s.audited(op, facts.LeaseFacts, entry, r.Log, func() error {
+		if facts.Record != nil {
+			if err := s.raiseCounter(op, facts.LeaseFacts, facts.Record.Epoch); err != nil {
+				return err
+			}
 		}
-	}
-	// Where flocks are not shared, or with a program that takes none, the lease may be another's or renewed by now.
-	last, _, err := s.breakable(&info, r.Force)
-	if err == nil && facts.Record != nil && last.Record.Epoch != facts.Record.Epoch {
-		err = conflict(op, last.LeaseFacts, last.Judge(last.Look), ErrChanged)
-	}
+		// Where flocks are not shared, or with a program that takes none, the lease may be another's or renewed by now.
+		last, _, err := s.breakable(&info, r.Force)
+		if err == nil && facts.Record != nil && last.Record.Epoch != facts.Record.Epoch {
+			err = conflict(op, last.LeaseFacts, last.Judge(last.Look), ErrChanged)
+		}
+		if err == nil {
+			err = s.at("removing")
+		}
+		if err == nil {
+			err = os.Remove(facts.Path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = &ConflictError{Op: op, ID: facts.ID, Path: facts.Path, Reason: "somebody else has removed it", Err: ErrChanged}
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	if err := s.at("removing"); err != nil {
-		return &IOError{Op: op, ID: facts.ID, Path: facts.Path, Err: err}
-	}
-	if err := os.Remove(facts.Path); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return &ConflictError{Op: op, ID: facts.ID, Path: facts.Path, Reason: "somebody else has removed it", Err: ErrChanged}
-		}
-		return &IOError{Op: op, ID: facts.ID, Path: facts.Path, Err: err}
 	}
 	args := []any{
 		slog.String("id", facts.ID), slog.String("path", facts.Path), slog.String("state", v.State.String()),
@@ -150,8 +150,8 @@ func (i *Info) shows(f *verdict.LeaseFacts, raw []byte) bool {
 	return i.Raw != nil && bytes.Equal(raw, i.Raw)
 }
 
-// audit writes the entry of what is about to be done.
-func (s *Store) audit(op string, f *verdict.LeaseFacts, entry audit.Entry, log *audit.Log) error {
+// audited writes the entry of what is about to be done, and does it. What then fails is told to the log as well.
+func (s *Store) audited(op string, f *verdict.LeaseFacts, entry audit.Entry, log *audit.Log, do func() error) error {
 	err := s.at("judged")
 	if err == nil {
 		if err = log.Append(entry); err != nil {
@@ -159,12 +159,27 @@ func (s *Store) audit(op string, f *verdict.LeaseFacts, entry audit.Entry, log *
 		}
 	}
 	if err == nil {
-		err = s.at("audited")
+		if err = s.at("audited"); err == nil {
+			err = do()
+		}
+		if err != nil {
+			s.failed(entry, log, err)
+		}
 	}
-	if err != nil {
-		return &IOError{Op: op, ID: f.ID, Path: f.Path, Err: err}
+	_, conflicts := errors.AsType[*ConflictError](err)
+	_, damaged := errors.AsType[*EpochError](err)
+	_, told := errors.AsType[*IOError](err)
+	if err == nil || conflicts || damaged || told {
+		return err
 	}
-	return nil
+	return &IOError{Op: op, ID: f.ID, Path: f.Path, Err: err}
+}
+
+// failed tells the log that what an entry tells of was not done.
+func (s *Store) failed(entry audit.Entry, log *audit.Log, err error) {
+	if ferr := log.Failed(entry, err); ferr != nil {
+		s.log().Warn("audit log tells of what was not done", slog.String("id", entry.ID), slog.Any("error", ferr))
+	}
 }
 
 // Restore puts back the lease that a Break removed, byte by byte, if there is no lease and the counter is still at its
@@ -219,17 +234,15 @@ func (s *Store) Restore(ctx context.Context, e audit.Entry, r Removal) error {
 		Action: audit.ActionUndo, Kind: "lease", Path: path, ID: e.ID, Reason: r.Reason,
 		EpochOld: rec.Epoch, Nonce: rec.ClaimID,
 	}
-	if err := s.audit(op, facts, entry, r.Log); err != nil {
-		return err
+	err = s.audited(op, facts, entry, r.Log, func() error { return record.Create(path, e.Before) })
+	if errors.Is(err, fs.ErrExist) {
+		facts, _ = s.gather(s.table(), e.ID)
+		refused = conflict(op, facts, facts.Judge(facts.Look), ErrChanged)
+		refused.Reason = "there is a lease"
+		return refused
 	}
-	if err := record.Create(path, e.Before); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			facts, _ = s.gather(s.table(), e.ID)
-			refused = conflict(op, facts, facts.Judge(facts.Look), ErrChanged)
-			refused.Reason = "there is a lease"
-			return refused
-		}
-		return &IOError{Op: op, ID: e.ID, Path: path, Err: err}
+	if err != nil {
+		return err
 	}
 	s.log().Warn("put lease back", slog.String("id", e.ID), slog.String("path", path),
 		slog.Uint64("pid", uint64(rec.PID)), slog.Uint64("epoch", rec.Epoch))

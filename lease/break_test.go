@@ -378,6 +378,10 @@ func TestFaultsBetweenTheStepsOfABreakAreTold(t *testing.T) {
 		if got := len(audited(t, log)); got != entries {
 			t.Errorf("%s at %q: %d entries", op, at, got)
 		}
+		// Each that was written is taken back, but for the break that is put back below.
+		if got := failures(t, log); got != min(entries, 2)+max(0, entries-3) {
+			t.Errorf("%s at %q: %d failures told", op, at, got)
+		}
 	}
 	for i, step := range []string{"entered", "judged", "audited", "removing"} {
 		at = step

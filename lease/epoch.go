@@ -161,10 +161,12 @@ func (s *Store) SetEpoch(ctx context.Context, id string, r Repair) (Epochs, erro
 		}
 	}
 	if err == nil {
-		err = s.at("audited")
-	}
-	if err == nil {
-		err = record.Replace(counter, record.EncodeCounter(r.Epoch), record.ReplaceOptions{Sync: true, SyncDir: true})
+		if err = s.at("audited"); err == nil {
+			err = record.Replace(counter, record.EncodeCounter(r.Epoch), record.ReplaceOptions{Sync: true, SyncDir: true})
+		}
+		if err != nil && readCounter(counter).Value != r.Epoch {
+			s.failed(entry, r.Log, err)
+		}
 	}
 	if err != nil {
 		return was, &IOError{Op: op, ID: id, Path: counter, Err: err}

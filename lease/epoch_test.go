@@ -29,9 +29,22 @@ func audited(tb testing.TB, log *audit.Log) []audit.Entry {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		all = append(all, e)
+		if e.Action != audit.ActionFailed {
+			all = append(all, e)
+		}
 	}
 	return all
+}
+
+// failures is how many entries say that another one was not done.
+func failures(tb testing.TB, log *audit.Log) (n int) {
+	tb.Helper()
+	for e, err := range log.Entries() {
+		if err == nil && e.Action == audit.ActionFailed {
+			n++
+		}
+	}
+	return n
 }
 
 func remember(tb testing.TB, s *Store, log *audit.Log, epoch uint64) {

@@ -9,8 +9,8 @@
 //  4. Reading tells every whole entry, whatever stands between them, and holds one line at a time.
 //  5. Neither follows a link in place of the log, waits at a FIFO, or waits for anybody longer than 2 s.
 //
-// What it does not promise: that the change which an entry tells of was made (a crash or an error may have come
-// between the two), and anything against a program that rewrites the file. It never shrinks; nobody rotates it.
+// What it does not promise: that the change which an entry tells of was made (a crash may have come between the two;
+// an error is told by a "failed" entry), and anything against a program that rewrites the file. It never shrinks; nobody rotates it.
 package audit
 
 import (
@@ -45,6 +45,8 @@ const (
 	ActionSweep = "sweep" // a sweep removed a token or a temp
 	ActionToken = "token" // one token was removed
 	ActionUndo  = "undo"  // what a break removed was put back
+	// ActionFailed says that what the entry before it about the same path tells of was not done after all.
+	ActionFailed = "failed"
 )
 
 // Log is one audit log. The zero value is the user's own, and so is a nil *Log. Its methods may be called at the same time, by several
@@ -167,6 +169,12 @@ func (l *Log) Append(e Entry) (err error) {
 		return err
 	}
 	return syncDir(filepath.Dir(dir))
+}
+
+// Failed appends that what e tells of was not done, because of err. The one who has the path to himself tells it before he
+// lets go, so that no other's entry about it comes between the two.
+func (l *Log) Failed(e Entry, err error) error {
+	return l.Append(Entry{Action: ActionFailed, Path: e.Path, Kind: e.Kind, ID: e.ID, Nonce: e.Nonce, Reason: err.Error()})
 }
 
 // open opens the log and says how large it is. Nothing but a regular file is opened for good.

@@ -347,3 +347,32 @@ func TestHighestEpochOfALease(t *testing.T) {
 	}
 	check(filepath.Join(dir, "link", "x"), 9) // the same lease by another way
 }
+
+// A break that fails after its entry is none: it is neither the last that can be undone nor tells of an epoch.
+func TestWhatFailedWasNotDone(t *testing.T) {
+	log := &audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}
+	done := audit.Entry{Action: audit.ActionBreak, Kind: "lease", Path: "/x", Nonce: "a", EpochOld: 3}
+	failed := audit.Entry{Action: audit.ActionEpoch, Kind: "lease", Path: "/x", Nonce: "b", EpochNew: 20}
+	other := audit.Entry{Action: audit.ActionBreak, Kind: "lease", Path: "/y", Nonce: "c", EpochOld: 7}
+	for _, e := range []audit.Entry{done, failed, other} {
+		if err := log.Append(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.Failed(failed, errors.New("the disk is full")); err != nil {
+		t.Fatal(err)
+	}
+	last, ok, err := log.Last("/x", func(*audit.Entry) bool { return true })
+	if err != nil || !ok || last.Nonce != "a" {
+		t.Errorf("last of /x: %+v, %v, %v", last, ok, err)
+	}
+	if epoch, _, err := log.Highest("/x"); epoch != 3 || err != nil {
+		t.Errorf("highest of /x: %d, %v", epoch, err)
+	}
+	if last, ok, err := log.Last("/y", func(*audit.Entry) bool { return true }); err != nil || !ok || last.Nonce != "c" {
+		t.Errorf("last of /y: %+v, %v, %v", last, ok, err)
+	}
+	if epoch, _, err := log.Highest("/y"); epoch != 7 || err != nil {
+		t.Errorf("highest of /y: %d, %v", epoch, err)
+	}
+}

@@ -88,12 +88,39 @@ func read(r io.Reader, path string, yield func(Entry, error) bool) {
 	}
 }
 
+// About reads the entries about path, from the oldest, but for those of which a later one says that they failed. Errors
+// are those of Entries.
+func (l *Log) About(path string) iter.Seq2[Entry, error] {
+	path = Canonical(path)
+	return func(yield func(Entry, error) bool) {
+		var last *Entry // which the next one may say that it failed
+		for e, err := range l.Entries() {
+			switch {
+			case err != nil:
+				if !yield(Entry{}, err) {
+					return
+				}
+			case e.Path != path:
+			case e.Action == ActionFailed:
+				last = nil
+			default:
+				if last != nil && !yield(*last, nil) {
+					return
+				}
+				last = &e
+			}
+		}
+		if last != nil {
+			yield(*last, nil)
+		}
+	}
+}
+
 // Highest is the highest epoch that the log knows of the lease whose would-be file is path; 0: none. Bad are the lines
 // that could not be read: a torn one tells of nothing that was done, since its writer died before its act; what stood
 // in another one nobody knows. The error says that the log itself cannot be read.
 func (l *Log) Highest(path string) (epoch uint64, bad []*LineError, err error) {
-	path = Canonical(path)
-	for e, err := range l.Entries() {
+	for e, err := range l.About(path) {
 		if line, ok := errors.AsType[*LineError](err); ok {
 			bad = append(bad, line)
 			continue
@@ -101,25 +128,22 @@ func (l *Log) Highest(path string) (epoch uint64, bad []*LineError, err error) {
 		if err != nil {
 			return 0, bad, err
 		}
-		if e.Path == path {
-			epoch = max(epoch, e.EpochOld, e.EpochNew)
-		}
+		epoch = max(epoch, e.EpochOld, e.EpochNew)
 	}
 	return epoch, bad, nil
 }
 
-// Last is the newest entry about path that keep wants; ok is false when there is none. Lines that are no entries are passed
-// over. The error says that the log itself cannot be read.
+// Last is the newest entry about path that keep wants, of those that did not fail; ok is false when there is none. Lines
+// that are no entries are passed over. The error says that the log itself cannot be read.
 func (l *Log) Last(path string, keep func(*Entry) bool) (last Entry, ok bool, err error) {
-	path = Canonical(path)
-	for e, err := range l.Entries() {
+	for e, err := range l.About(path) {
 		if _, bad := errors.AsType[*LineError](err); bad {
 			continue
 		}
 		if err != nil {
 			return Entry{}, false, err
 		}
-		if e.Path == path && keep(&e) {
+		if keep(&e) {
 			last, ok = e, true
 		}
 	}
