@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,9 +33,10 @@ const (
 //
 // A contender that waits shows itself by a temp file beside the lock. It looks every 100 ms, and when the directory
 // changes. Errors: the context's, which also matches ErrHeld or ErrBlocked and is a *ConflictError that says who has it, or
-// wraps the *BusyError of a guard; at once ErrReadOnly, ErrUnreadable for what is no regular file, is too large, or may not
-// be read, and the system's as an *IOError that names path and call: no directory, no permission, a read-only file
-// system, a name that is too long, a full disk.
+// wraps the *BusyError of a guard; at once ErrReadOnly; ErrUnreadable for what is no regular file, is too large, or may
+// not be read; and as an *IOError that names path and call fs.ErrInvalid for the name of a token, of a temp or of a
+// lease's flock file, and what the system says: no directory, no permission, a read-only file system, a name that is too
+// long, a full disk.
 func (l *Locker) Acquire(ctx context.Context, path string) (*Lock, error) {
 	a, err := l.newAttempt(path)
 	if err != nil {
@@ -70,6 +72,7 @@ type attempt struct {
 	size   int
 	temp   *record.Temp // nil: not announced
 	data   []byte       // in temp
+	isLock bool         // no lease's flock file
 
 	backOff   time.Duration // before the next attempt at a dead lock that a token blocks; 0: none
 	transient int
@@ -96,9 +99,40 @@ func (l *Locker) newAttempt(path string) (*attempt, error) {
 		}
 		path = dir + string(filepath.Separator) + path
 	}
+	if what := noLock(path); what != "" {
+		return nil, &IOError{Op: opAcquire, Path: path, Err: fmt.Errorf("%w: %s", fs.ErrInvalid, what)}
+	}
 	k := l.look(l.table())
 	k.brief = true
 	return &attempt{locker: l, path: path, look: k}, nil
+}
+
+// noLock says what a file of that name is that can be no lock; "" if it can be one.
+func noLock(path string) string {
+	_, name := filepath.Split(path)
+	if lock, ok := record.ParseToken(name); ok {
+		return "it is the name of a reclaim token, of the lock " + lock
+	}
+	if lock, _, ok := record.ParseTemp(name); ok {
+		return "it is the name of a temp file, of the lock " + lock
+	}
+	return ""
+}
+
+// flockFile refuses, once, the name of a lease's flock file. AgentMux never removes it, and is not alone in its critical
+// section if somebody else does.
+func (a *attempt) flockFile() error {
+	id, ok := strings.CutSuffix(a.path, ".lock")
+	if !ok || a.isLock {
+		return nil
+	}
+	for _, beside := range [...]string{".lease.json", ".epoch"} {
+		if _, err := os.Lstat(id + beside); err == nil {
+			return &IOError{Op: opAcquire, Path: a.path, Err: fmt.Errorf("%w: it is the name of a lease's flock file", fs.ErrInvalid)}
+		}
+	}
+	a.isLock = true
+	return nil
 }
 
 // close takes the announcement back.
@@ -224,6 +258,9 @@ func (a *attempt) try(ctx context.Context, wait time.Duration) (*Lock, error) {
 			return nil, e
 		}
 	}
+	if err := a.flockFile(); err != nil {
+		return nil, err
+	}
 	err := a.locker.takeOver(ctx, info, wait)
 	switch e, ok := errors.AsType[*ConflictError](err); {
 	case err == nil:
@@ -300,6 +337,9 @@ func (a *attempt) announce() error {
 // write makes the temp, or freshens it, and returns the boot-time clock before that.
 func (a *attempt) write() (time.Duration, error) {
 	l := a.locker
+	if err := a.flockFile(); err != nil {
+		return 0, err
+	}
 	boot := l.bootClock()
 	now := uint64(max(0, time.Now().UnixMilli()))
 	local := a.look.isLocal(a.path)

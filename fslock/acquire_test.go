@@ -3,8 +3,10 @@ package fslock
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -104,5 +106,22 @@ func TestHeldLockIsNotTakenAndOneOfManyWaitersIsNext(t *testing.T) {
 	}
 	if got := names(t, dir); len(got) != 0 {
 		t.Errorf("left behind: %q", got)
+	}
+}
+
+// A lock in the place of a token would block others, and one in that of a flock file would be removed from under AgentMux.
+func TestNamesThatAreNoLocks(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "agent.epoch"), []byte("7\n"), 0)
+	put(t, filepath.Join(dir, "other.lease.json"), []byte("{}"), 0)
+	put(t, filepath.Join(dir, "other.lock"), nil, time.Hour)
+	before := names(t, dir)
+	for _, name := range []string{".a.lock.reclaim", ".a.lock.tmp.1.2.3", "agent.lock", "other.lock"} {
+		if _, err := (&Locker{}).TryAcquire(filepath.Join(dir, name)); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if after := names(t, dir); !slices.Equal(before, after) {
+		t.Errorf("%q became %q", before, after)
 	}
 }

@@ -124,10 +124,13 @@ func (g *guard) leave() { _ = g.lock.Close() }
 func (p place) try() (*flock.Flock, *record.Guard, error) {
 	if !p.dir {
 		// Opened without a look, a FIFO in its place would be taken for a guard.
-		if st, err := os.Lstat(p.path); err == nil && !st.Mode().IsRegular() {
+		switch st, err := os.Lstat(p.path); {
+		case err == nil && !st.Mode().IsRegular():
 			if _, err := record.Read(p.path); err != nil {
 				return nil, nil, err
 			}
+		case errors.Is(err, fs.ErrNotExist) && p.flags&os.O_CREATE != 0:
+			_ = record.CreateEmpty(p.path, p.mode.Perm()) // the lock tells what stands against it
 		}
 	}
 	lock := flock.New(p.path, flock.SetFlag(p.flags), flock.SetPermissions(p.mode))

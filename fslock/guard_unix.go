@@ -31,8 +31,5 @@ func unlink(path string) error {
 
 // writable says why names in dir may not be changed; nil if that may be tried.
 func writable(dir string) error {
-	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-		return &fs.PathError{Op: "access", Path: dir, Err: err}
-	}
-	return nil
+	return unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 }

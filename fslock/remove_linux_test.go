@@ -416,7 +416,7 @@ func TestLockInADirectoryThatMayNotBeWrittenStays(t *testing.T) {
 	l, _ := remover(nil)
 	asOrdinaryUser(t, func() {
 		err := l.takeOver(t.Context(), l.Inspect(lock), time.Second)
-		if e, ok := errors.AsType[*IOError](err); !ok || !errors.Is(err, fs.ErrPermission) || e.Path != tokenOf(lock) {
+		if e, ok := errors.AsType[*IOError](err); !ok || !errors.Is(err, fs.ErrPermission) || e.Path != lock {
 			t.Error(err)
 		}
 	})

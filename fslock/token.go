@@ -56,7 +56,7 @@ func (l *Locker) makeToken(op string, info *Info, g *guard) (*token, error) {
 		}
 	}
 	if err != nil {
-		return nil, &IOError{Op: op, Path: t.path, Err: err}
+		return nil, &IOError{Op: op, Path: info.Path, Err: fmt.Errorf("its reclaim token: %w", err)}
 	}
 	return t, nil
 }

@@ -23,7 +23,7 @@ const (
 
 // sectionMode is what the flock file is created with, less the umask. The directory bit means nothing to open, but
 // no regular file has it: without it gofrs would open a file anew, by path, after an I/O error.
-const sectionMode = 0o666 | fs.ModeDir
+const sectionMode fs.FileMode = 0o666 | fs.ModeDir
 
 // enter waits for the critical section of id and returns how to leave it. It ends with ctx, or after limit where
 // ctx has no deadline, with a *BusyError that names who sits inside. At least one attempt is made.
@@ -65,10 +65,13 @@ func (s *Store) enter(ctx context.Context, op, id string, limit time.Duration) (
 // tryEnter returns nil and no error when somebody else is inside, or the flock file was replaced meanwhile.
 func (s *Store) tryEnter(path string, flags int) (*flock.Flock, error) {
 	// Opened without a look, a FIFO in its place would be taken for a flock file.
-	if st, err := os.Lstat(path); err == nil {
+	switch st, err := os.Lstat(path); {
+	case err == nil:
 		if e := irregular(path, st); e != nil {
 			return nil, e
 		}
+	case errors.Is(err, fs.ErrNotExist) && flags&os.O_CREATE != 0:
+		_ = record.CreateEmpty(path, sectionMode.Perm()) // the lock tells what stands against it
 	}
 	lock := flock.New(path, flock.SetFlag(flags), flock.SetPermissions(sectionMode))
 	got, err := lock.TryLock()

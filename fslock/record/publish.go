@@ -90,6 +90,8 @@ func (t *Temp) publishOpenly(path string) error {
 	if err != nil {
 		return err
 	}
+	dir, _ := filepath.Split(path)
+	adopt(f, dir)
 	_, err = f.Write(data)
 	if err == nil && t.opt.Sync {
 		err = f.Sync()

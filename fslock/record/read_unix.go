@@ -3,7 +3,9 @@
 package record
 
 import (
+	"cmp"
 	"io/fs"
+	"os"
 	"syscall"
 	"time"
 
@@ -99,3 +101,16 @@ func owner(fi fs.FileInfo) (uid uint32, ok bool) {
 }
 
 const canSyncDir = true
+
+// adopt gives what root has just made in somebody else's directory to that one: with mode 0600 its own programs could
+// not read it, and an AgentMux that cannot read its counter begins anew with 1. Where the system refuses that, it is
+// root's.
+func adopt(f *os.File, dir string) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	var st unix.Stat_t
+	if unix.Stat(cmp.Or(dir, "."), &st) == nil && st.Uid != 0 {
+		_ = f.Chown(int(st.Uid), int(st.Gid))
+	}
+}

@@ -191,3 +191,43 @@ func TestModeIsWhatPackageOSSays(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// An administrator acts on a user's files: what he makes there must not lock that user out.
+func TestWhatRootMakesIsTheDirectorysOwners(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away") // and only root needs to: no machine is missing anything
+	}
+	const nobody = 65534
+	dir := t.TempDir()
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Skip(err) // a user namespace without that user
+	}
+	counter, lock, flock := filepath.Join(dir, "a.epoch"), filepath.Join(dir, "a.lock"), filepath.Join(dir, "b.lock")
+	open := CreateOptions{
+		Link:   func(string, string) error { return unix.EPERM },
+		Rename: func(string, string) error { return unix.EINVAL },
+	}
+	temp, err := CreateTemp(filepath.Join(dir, "c.lock"), []byte("x"), open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(
+		Replace(counter, []byte("7\n"), ReplaceOptions{}), Create(lock, []byte("{}")), CreateEmpty(flock, 0o666), temp.Publish(filepath.Join(dir, "c.lock")),
+	)
+	temp.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.epoch", "a.lock", "b.lock", "c.lock"} {
+		st, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uid, _ := owner(st); uid != nobody {
+			t.Errorf("%s belongs to uid %d", name, uid)
+		}
+	}
+	if err := CreateEmpty(flock, 0o666); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a flock file that is there: %v", err)
+	}
+}

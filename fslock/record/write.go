@@ -17,7 +17,8 @@ type ReplaceOptions struct {
 	SyncDir bool // the directory, so that the name itself outlives a power cut
 }
 
-// Replace puts data under the name of a lease or a counter, mode 0600 less umask, whatever was there before. Other
+// Replace puts data under the name of a lease or a counter, mode 0600 less umask, whatever was there before. What root
+// makes belongs to the directory's owner, who could not read it otherwise. Other
 // processes see the old file or the new one, never a part. The error wraps the system's and names path; unless it
 // came from SyncDir, the old file is still there. A file system that cannot sync directories is no error.
 func Replace(path string, data []byte, opt ReplaceOptions) error {
@@ -41,7 +42,8 @@ func Replace(path string, data []byte, opt ReplaceOptions) error {
 	return nil
 }
 
-// Create puts data under the name of a lock or a token, mode 0600 less umask, if there is nothing of that name.
+// Create puts data under the name of a lock or a token, mode 0600 less umask, if there is nothing of that name. What root
+// makes belongs to the directory's owner.
 // Other processes see nothing or the whole, but for what Publish says. The error wraps the system's and names path; it
 // matches fs.ErrExist if the name is taken, by whatever kind of file. Content is forced to the disk only off the local
 // file systems, where others see it no sooner; on a local one a lock dies with the boot that it names.
@@ -79,10 +81,25 @@ func createTemp(dir string, name func() string) (*os.File, error) {
 	const tries = 100
 	for try := 1; ; try++ {
 		f, err := openNew(dir + name())
+		if err == nil {
+			adopt(f, dir)
+		}
 		if !errors.Is(err, fs.ErrExist) || try == tries {
 			return f, err
 		}
 	}
+}
+
+// CreateEmpty makes an empty file of that mode less umask, if nothing has its name: a file to be flocked. What root makes
+// is the directory's owner's, as all that this package makes. That there is such a file is an error that matches fs.ErrExist.
+func CreateEmpty(path string, perm fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	dir, _ := filepath.Split(path)
+	adopt(f, dir)
+	return f.Close()
 }
 
 // regular closes what is no regular file.

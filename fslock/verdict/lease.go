@@ -3,11 +3,7 @@ package verdict
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"holdfast/fslock/proc"
 	"holdfast/fslock/record"
@@ -255,9 +251,9 @@ func (f *LeaseFacts) evidence(now, expires time.Time, next uint64, refusal strin
 
 func (f *LeaseFacts) nextCommands(v Verdict) []string {
 	if v.Claimable.When == Now {
-		return []string{"holdfast claim " + Quote(f.ID) + " --hold"}
+		return []string{Command("claim", f.ID, "--hold")}
 	}
-	return []string{"holdfast why " + Quote(f.ID)}
+	return []string{Command("why", f.ID)}
 }
 
 // turnGoesOn warns that an expired lease says nothing about the turn that was driven under it.
@@ -289,19 +285,4 @@ func (f *LeaseFacts) who() string {
 	return holderName(f.Record.PID, f.Proc)
 }
 
-func epochCommand(id string) string { return "holdfast epoch " + Quote(id) }
-
-// Quote makes a word safe to paste into a POSIX shell; text that no shell line can carry is shown escaped.
-func Quote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 && s[0] != '-' {
-		return s
-	}
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
-		q := strconv.QuoteToASCII(s)
-		return "$'" + strings.ReplaceAll(q[1:len(q)-1], "'", `\'`) + "'"
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+func epochCommand(id string) string { return Command("epoch", id) }

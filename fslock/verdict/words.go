@@ -2,6 +2,8 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"holdfast/fslock/proc"
@@ -151,4 +153,50 @@ func seenChecks(s *Seen, now time.Time) []proc.Check {
 	}
 	checks := append([]proc.Check{file}, s.Proc.Checks...)
 	return checks
+}
+
+// Quote makes a word safe to paste into a shell, in ASCII whatever is in it: so it survives every locale and whatever
+// makes text harmless for a terminal. Words with control characters, or bytes that are not ASCII, want a shell
+// that knows $'...', such as bash, zsh or ksh. No argument of a command has a NUL: quoted it is of no use.
+func Quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 && s[0] != '-' {
+		return s
+	}
+	odd := func(b byte) bool { return b < ' ' || b > '~' }
+	if !slices.ContainsFunc([]byte(s), odd) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	q := []byte("$'")
+	for _, b := range []byte(s) {
+		if odd(b) || b == '\'' || b == '\\' {
+			q = fmt.Appendf(q, `\x%02x`, b) // exactly two digits are taken, whatever follows
+		} else {
+			q = append(q, b)
+		}
+	}
+	return string(append(q, '\''))
+}
+
+// Command is the command line that calls a verb of holdfast for arg, ready to be pasted into a shell. The options are as
+// they are written there, quoted where they need it.
+func Command(verb, arg string, options ...string) string {
+	words := append([]string{"holdfast", verb}, options...)
+	if strings.HasPrefix(arg, "-") {
+		words = append(words, "--") // quoted or not, the verb would take it for an option
+		return strings.Join(append(words, Quote(arg)), " ")
+	}
+	return strings.Join(slices.Insert(words, 2, Quote(arg)), " ")
+}
+
+// With is a command line of Command with one more option.
+func With(command, option string) string {
+	for _, arg := range [...]string{" -- '-", " -- $'-"} { // within a quoted word neither can be
+		if i := strings.LastIndex(command, arg); i >= 0 {
+			return command[:i] + " " + option + command[i:]
+		}
+	}
+	return command + " " + option
 }
