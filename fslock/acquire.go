@@ -43,6 +43,7 @@ func (l *Locker) Acquire(ctx context.Context, path string) (*Lock, error) {
 		return nil, err
 	}
 	defer a.close()
+	a.patient = true
 	return a.wait(ctx)
 }
 
@@ -74,6 +75,8 @@ type attempt struct {
 	data   []byte       // in temp
 	isLock bool         // no lease's flock file
 
+	patient   bool // it waits: others may go first
+	turn      turn
 	backOff   time.Duration // before the next attempt at a dead lock that a token blocks; 0: none
 	transient int
 	toldLate  bool
@@ -146,18 +149,9 @@ func (a *attempt) close() {
 }
 
 func (a *attempt) wait(ctx context.Context) (*Lock, error) {
-	l := a.locker
-	hold := l.yieldUntil(a.path)
 	quick := 0 // attempts in a row that somebody else was quicker at
 	for {
-		var lock *Lock
-		var err error
-		if time.Now().Before(hold) && ctx.Err() == nil && a.isFree() {
-			err = &ConflictError{Op: opAcquire, Path: a.path, Err: ErrHeld, Verdict: verdict.Verdict{Sentence: "Another contender has waited and goes first."}}
-		} else {
-			hold = time.Time{}
-			lock, err = a.try(ctx, guardLimit)
-		}
+		lock, err := a.try(ctx, guardLimit)
 		if err == nil {
 			return lock, nil
 		}
@@ -182,6 +176,9 @@ func (a *attempt) wait(ctx context.Context) (*Lock, error) {
 		pause := pollInterval/2 + rand.N(pollInterval)
 		if a.backOff > 0 {
 			pause = a.backOff
+		}
+		if first := time.Until(a.turn.until); first > 0 {
+			pause = min(pause, first)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -237,8 +234,14 @@ func (a *attempt) try(ctx context.Context, wait time.Duration) (*Lock, error) {
 	info := a.look.peek(a.path)
 	f, v := info.Facts, &info.Verdict
 	switch {
+	case v.State == verdict.Free && a.patient && a.yields(ctx):
+		info.Verdict.Sentence = "Another contender has waited and goes first."
+		return nil, a.conflict(info, ErrHeld)
 	case v.State == verdict.Free:
 		return a.publish()
+	}
+	a.turn.sawHeld(f.Record)
+	switch {
 	case v.State == verdict.Unreadable && f.Problem.Problem == record.Denied:
 		return nil, a.denied(f.Problem)
 	case v.State == verdict.Unreadable && f.Problem.Problem != record.Malformed:
@@ -282,10 +285,6 @@ func (a *attempt) denied(e *record.Error) error {
 		err = fmt.Errorf("%w: %w", ErrUnreadable, e)
 	}
 	return &IOError{Op: opAcquire, Path: a.path, Err: err}
-}
-
-func (a *attempt) isFree() bool {
-	return a.look.peek(a.path).Verdict.State == verdict.Free
 }
 
 func (a *attempt) conflict(info Info, err error) *ConflictError {
@@ -468,9 +467,7 @@ func (k *look) peek(path string) Info {
 	f := &verdict.LockFacts{}
 	rec, raw := k.see(&f.Seen, path)
 	f.Record = rec
-	if f.Problem != nil && f.Problem.Torn {
-		f.Writers, _ = k.table.Writers(f.File.Dev, f.File.Ino)
-	}
+	k.users(f)
 	info := Info{Path: path, Facts: f, Raw: raw, Verdict: f.Decide(f.Look)}
 	if info.Verdict.Claimable.When != verdict.Now || info.Verdict.State == verdict.Free {
 		return info

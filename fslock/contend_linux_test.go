@@ -283,3 +283,33 @@ func starve(dir string) error {
 	}
 	return nil
 }
+
+// flock(1) locks an empty file that it opens for reading, and waits on no heartbeat.
+func TestEmptyFileThatIsFlockedIsHeld(t *testing.T) {
+	path := put(t, filepath.Join(t.TempDir(), "a.lock"), nil, time.Hour)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	l := &Locker{}
+	if _, err := l.TryAcquire(path); !errors.Is(err, ErrHeld) {
+		t.Errorf("flocked: %v", err)
+	}
+	if info := l.Inspect(path); len(info.Facts.Writers) != 1 || info.Facts.Writers[0] != os.Getpid() || !info.Verdict.Flags.Has(verdict.IsBlocked) {
+		t.Errorf("seen as %v, %v", info.Facts.Writers, info.Verdict.Sentence)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := l.TryAcquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+}

@@ -14,26 +14,30 @@
 //  5. A holder learns of its loss at the next beat, 5 s at most, or by Verify, whichever is first; without a good beat
 //     Verify vouches for a lock for 70 s by the boot-time clock, which runs through suspend, and then no more.
 //  6. Whoever removes somebody's lock or token has the kernel's guard (an flock of the lock's directory; off local file
-//     systems of a file .<name>.guard), which goes with its process, and for a lock the original's token as well. It reads again
-//     directly before the removal: a dead holder's lock goes by its identity, everything else only if no byte of it has moved.
-//  7. Of what cannot be read, only what is empty, all NUL or the beginning of a record is ever taken over, unchanged for 15 s and open
-//     for writing in no process that can be seen. A person may order more by Break, with a reason, and the audit log is written first.
-//  8. Every call ends: Acquire with its context, on every path; TryAcquire at once; Release within 3 s, whoever has the guard. A
-//     system that does not answer a call keeps the caller.
-//  9. What can never succeed fails at once, with path and call: no directory, no permission, a read-only or full disk, something that is no
-//     file in the lock's place.
+//     systems of a file .<name>.guard), which goes with its process, and for a lock the original's token as well. It
+//     reads again directly before the removal: a dead holder's lock goes by its identity, everything else only if no
+//     byte of it has moved.
+//  7. Of what cannot be read, only what is empty, all NUL or the beginning of a record is ever taken over, unchanged
+//     for 15 s and open for writing, or flocked, in no process that can be seen. A person may order more by Break,
+//     with a reason, and the audit log is written first.
+//  8. Every call ends: Acquire with its context, on every path; TryAcquire at once; Release within 3 s, whoever has the
+//     guard. A system that does not answer a call keeps the caller.
+//  9. What can never succeed fails at once, with path and call: no directory, no permission, a read-only or full disk,
+//     something that is no file in the lock's place.
+//  10. Nobody starves: whoever comes to a free lock stays back one poll for those that wait, and all of this package
+//     every other time for originals that were seen polling.
 //
 // What looking promises:
 //
-//  10. It writes nothing, takes no lock and sends no signal but 0: it works on a read-only tree and without rights
+//  11. It writes nothing, takes no lock and sends no signal but 0: it works on a read-only tree and without rights
 //     over the holder.
-//  11. It follows no link in the place of a lock, token or temp and opens nothing but a regular file of at most
+//  12. It follows no link in the place of a lock, token or temp and opens nothing but a regular file of at most
 //     64 KiB for reading; whatever else is there is told as unreadable, at once.
-//  12. It waits for nobody: a file that is no record, or is being rewritten, is looked at four times at most, a
+//  13. It waits for nobody: a file that is no record, or is being rewritten, is looked at four times at most, a
 //     millisecond apart.
-//  13. Doubt never makes a holder dead. What cannot be read, proven or reached is told as that, with its reason; only
+//  14. Doubt never makes a holder dead. What cannot be read, proven or reached is told as that, with its reason; only
 //     a name that does not exist is free.
-//  14. Looking at many gives for each what looking at it alone gives.
+//  15. Looking at many gives for each what looking at it alone gives.
 //
 // What none of this can promise, because the original on the other side, or the file system, does not give it:
 //
@@ -41,13 +45,13 @@
 //     on another machine for 75 s, say), that takes the lock back; its former owner learns it by the next beat.
 //   - AFT removes what does not parse after a tenth of a second, without a token: also a record that another program is
 //     still writing.
-//   - AFT takes a malformed token away after 60 s: an AFT that stops for that long while it makes one can remove a lock that
-//     somebody else has acquired since.
+//   - AFT takes a malformed token away after 60 s: an AFT that stops for that long while it makes one, or while it
+//     reclaims, can remove a lock that somebody else has acquired since.
 //   - Whoever deletes the file ends the lock: its holder learns it by the next beat.
 //   - An original in another pid namespace under our host name judges our pids by its own.
 //   - An original that was silent and taken over compares and then removes, by name, when it releases.
 //   - A beat, or a stop and an unguarded release, in the microseconds between the last compare and the removal.
-//   - A wall clock that is set forward by more than a minute between two beats of a holder that cannot be judged from here, seen by an original.
+//   - A wall clock that is set forward by more than a minute between two beats of a holder that an original cannot judge.
 //   - Grandchildren of a killed `holdfast run`: the kernel kills the command only.
 //
 // What looking cannot see: who waits for a lock without having announced itself by a temp; whether a process of another

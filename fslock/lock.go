@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"time"
 
 	"holdfast/fslock/proc"
@@ -272,7 +271,7 @@ func (l *Lock) verify(op string) error {
 // Release gives the lock up: nil also when it was released or lost before, and then nothing is touched. It ends the
 // heartbeat first, and waits for it 2 s at most; then it removes the file under the directory's guard, or after 1 s
 // without. The error is the system's, or matches ErrUnreadable; the lock then stays, with no heartbeat, until this process ends or
-// Release succeeds. Where a contender of another process waits, the same Locker's next Acquire lets it go first.
+// Release succeeds.
 func (l *Lock) Release() error {
 	err := l.release()
 	if err != nil {
@@ -295,10 +294,7 @@ func (l *Lock) release() error {
 	if l.released || isClosed(l.lost) {
 		return l.close()
 	}
-	if !l.ended {
-		l.ended = true
-		l.locker.yieldTo(l.path)
-	}
+	l.ended = true
 	if guard, err := l.locker.enterGuard(context.Background(), op, l.path, guardLimit); err == nil {
 		defer guard.leave()
 	}
@@ -334,46 +330,4 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// yieldTo notes that somebody of another process waits for the lock that is being released.
-func (l *Locker) yieldTo(path string) {
-	if !l.othersWait(path) {
-		return
-	}
-	l.state.Lock()
-	defer l.state.Unlock()
-	if l.state.yields == nil {
-		l.state.yields = make(map[string]time.Time)
-	}
-	l.state.yields[path] = time.Now().Add(pollInterval)
-}
-
-// maxNames bounds what a release reads of its directory.
-const maxNames = 1024
-
-// othersWait looks for the temp of a living contender.
-func (l *Locker) othersWait(path string) bool {
-	dir, name := filepath.Split(path)
-	d, err := os.OpenFile(dir, os.O_RDONLY|guardDirFlags, 0)
-	if err != nil {
-		return false
-	}
-	defer d.Close()
-	names, _ := d.Readdirnames(maxNames)
-	for _, n := range names {
-		lock, pid, ok := record.ParseTemp(n)
-		if !ok || !isTempOf(lock, name) || int(pid) == os.Getpid() && !l.waits(path) {
-			continue
-		}
-		if t := l.InspectTemp(dir + n); !t.Facts.Missing && t.Facts.Proc.Answer == proc.Alive && t.Facts.Proc.Condition == proc.Running {
-			return true
-		}
-	}
-	return false
-}
-
-// isTempOf reports whether a temp's name is one of that lock: as much of the lock's name as a temp's can hold.
-func isTempOf(kept, name string) bool {
-	return kept == name || len(name) > len(kept) && len(kept) > 200 && name[:len(kept)] == kept
 }

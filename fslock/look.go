@@ -39,10 +39,7 @@ func (k *look) lock(path string) Info {
 	f := &verdict.LockFacts{}
 	rec, raw := k.see(&f.Seen, path)
 	f.Record = rec
-	if f.Problem != nil && f.Problem.Torn {
-		// What is being written is not abandoned.
-		f.Writers, _ = k.table.Writers(f.File.Dev, f.File.Ino)
-	}
+	k.users(f)
 	info := Info{Path: path, Facts: f, Raw: raw}
 	if f.Token = k.beside(f); f.Token != nil {
 		token := f.Token.Token(f.Look)
@@ -50,6 +47,24 @@ func (k *look) lock(path string) Info {
 	}
 	info.Verdict = f.Judge(f.Look)
 	return info
+}
+
+// users finds who is at work on a torn record. What is being written is not abandoned; neither is an empty file that
+// another program flocks and never writes to.
+func (k *look) users(f *verdict.LockFacts) {
+	if f.Problem == nil || !f.Problem.Torn {
+		return
+	}
+	f.Writers, _ = k.table.Writers(f.File.Dev, f.File.Ino)
+	if len(f.Writers) > 0 || !k.table.Flocked(f.File.Ino) {
+		return
+	}
+	holders, _ := k.table.FlockHolders(f.File.Dev, f.File.Ino)
+	for _, h := range holders {
+		if !h.Waiting {
+			f.Writers = append(f.Writers, h.PID)
+		}
+	}
 }
 
 // beside looks at the token beside a lock; nil: there is none.

@@ -12,13 +12,13 @@ import (
 	"holdfast/fslock/verdict"
 )
 
-// waiting is what a Locker knows beside what it looked at: who waits, whom it lets go first, what was logged.
+// waiting is what a Locker knows beside what it looked at: who waits, who else does, what was logged.
 type waiting struct {
 	sync.Mutex
 
-	yields  map[string]time.Time // by path: till when another contender goes first
 	told    map[string]*repeated
 	waiters map[string]map[chan struct{}]bool // by path
+	polls   map[string]poll                   // of the originals, by path
 	dirs    map[string]int                    // waiters by directory
 	watcher *fsnotify.Watcher                 // there while somebody waits, if the system has one to give
 	ended   chan struct{}                     // closed when nobody reads from watcher any more
@@ -32,15 +32,6 @@ type repeated struct {
 
 // logEvery is how often the same warning about one path is given.
 const logEvery = time.Minute
-
-// yieldUntil returns until when a waiting contender of another process goes first; zero: nobody does.
-func (l *Locker) yieldUntil(path string) time.Time {
-	l.state.Lock()
-	defer l.state.Unlock()
-	until := l.state.yields[path]
-	delete(l.state.yields, path)
-	return until
-}
 
 // waits reports whether somebody waits for the lock by this Locker.
 func (l *Locker) waits(path string) bool {
@@ -113,6 +104,7 @@ func (l *Locker) forget(path string, c chan struct{}) {
 	delete(l.state.waiters[path], c)
 	if len(l.state.waiters[path]) == 0 {
 		delete(l.state.waiters, path)
+		delete(l.state.polls, path)
 	}
 	var ended chan struct{}
 	if l.state.dirs[dir]--; l.state.dirs[dir] == 0 {
@@ -142,6 +134,7 @@ func (l *Locker) forward(w *fsnotify.Watcher, ended chan<- struct{}) {
 				return
 			}
 			if e.Op&^(fsnotify.Write|fsnotify.Chmod) != 0 {
+				l.notePoll(e)
 				l.wake(e.Name)
 			}
 		case _, ok := <-w.Errors:

@@ -81,7 +81,7 @@ type LockFacts struct {
 	Seen
 	Record  *record.Lock
 	Token   *TokenFacts // nil: none beside it
-	Writers []int       // torn records only: processes that have the file open for writing
+	Writers []int       // torn records only: processes that have the file open for writing, or flocked
 }
 
 // TokenFacts is what was gathered about one reclaim token.

@@ -106,8 +106,8 @@ func (f *LockFacts) judgeUnreadable(v *Verdict, now, expires time.Time) {
 		v.Claimable = Claimable{When: Blocked, By: "a file in its place that is no record"}
 		v.Sentence = what + " It counts as held: a person must look at it."
 	case len(f.Writers) > 0:
-		v.Claimable = Claimable{When: Blocked, By: fmt.Sprintf("pid %d, which has it open for writing", f.Writers[0])}
-		v.Sentence = fmt.Sprintf("%s pid %d has it open for writing, so it is honoured.", what, f.Writers[0])
+		v.Claimable = Claimable{When: Blocked, By: fmt.Sprintf("pid %d, which has it open for writing or flocked", f.Writers[0])}
+		v.Sentence = fmt.Sprintf("%s pid %d has it open for writing or flocked, so it is honoured.", what, f.Writers[0])
 	case now.After(expires):
 		v.Claimable.When = Now
 		v.Sentence = what
@@ -233,7 +233,7 @@ func (f *LockFacts) evidence(now time.Time) []proc.Check {
 		}
 	}
 	for _, pid := range f.Writers {
-		checks = append(checks, proc.Check{Name: "writer", Saw: fmt.Sprintf("pid %d has it open for writing", pid), Speaks: proc.ForAlive})
+		checks = append(checks, proc.Check{Name: "writer", Saw: fmt.Sprintf("pid %d has it open for writing or flocked", pid), Speaks: proc.ForAlive})
 	}
 	token := proc.Check{Name: "token", Saw: "none"}
 	if f.Token != nil {

@@ -129,7 +129,7 @@ func TestLockVerdicts(t *testing.T) {
 			state: Unreadable, cause: "malformed", when: Blocked, by: "token of pid 4242", flags: IsBlocked, stuck: true, exit: 7,
 		}},
 		"torn, old, and somebody writes it": {lockFacts(16*s, badLock(torn), func(f *LockFacts) { f.Writers = []int{31} }), want{
-			state: Unreadable, cause: "malformed", when: Blocked, by: "pid 31, which has it open for writing", flags: IsBlocked, stuck: true, exit: 7,
+			state: Unreadable, cause: "malformed", when: Blocked, by: "pid 31, which has it open for writing or flocked", flags: IsBlocked, stuck: true, exit: 7,
 		}},
 		"half of another program's file": {lockFacts(time.Hour, badLock(garbage)), want{
 			state: Unreadable, cause: "malformed", when: Blocked, by: "a file in its place that is no record", flags: IsBlocked, stuck: true, exit: 7,
@@ -164,7 +164,7 @@ func TestLockEvidenceTellsWhatDecides(t *testing.T) {
 		}
 	}
 	v = lockFacts(time.Second, badLock(torn), func(f *LockFacts) { f.Writers = []int{31, 32} }).Judge(now)
-	if got := saw(v, "writer"); got != "pid 31 has it open for writing; pid 32 has it open for writing" {
+	if got := saw(v, "writer"); got != "pid 31 has it open for writing or flocked; pid 32 has it open for writing or flocked" {
 		t.Errorf("writers: %q", got)
 	}
 	if got := saw(v, "token"); got != "none" {
