@@ -27,16 +27,16 @@ const (
 )
 
 // Acquire takes the lock at path, and waits for it until ctx is done. At least one attempt is made. It is taken when
-// nobody holds it, when its holder is proven dead, when a holder that cannot be judged from here has not beaten for 75 s and was
-// watched unchanged for 16 s more, or when it is torn and nobody has written to it for 15 s; never from a holder that is
-// proven to live, however late. The directory must exist.
+// nobody holds it, when its holder is proven dead, when a holder that cannot be judged from here has not beaten for
+// 75 s and was watched unchanged for 16 s more, or when it is torn and nobody has written to it for 15 s; never from a
+// holder that is proven to live, however late. The directory must exist.
 //
 // A contender that waits shows itself by a temp file beside the lock. It looks every 100 ms, and when the directory
-// changes. Errors: the context's, which also matches ErrHeld or ErrBlocked and is a *ConflictError that says who has it, or
-// wraps the *BusyError of a guard; at once ErrReadOnly; ErrUnreadable for what is no regular file, is too large, or may
-// not be read; and as an *IOError that names path and call fs.ErrInvalid for the name of a token, of a temp or of a
-// lease's flock file, and what the system says: no directory, no permission, a read-only file system, a name that is too
-// long, a full disk.
+// changes. Errors: the context's, which also matches ErrHeld or ErrBlocked and is a *ConflictError that says who has
+// it, or wraps the *BusyError of a guard; at once ErrReadOnly; ErrUnreadable for what is no regular file, is too large,
+// or may not be read; and as an *IOError that names path and call fs.ErrInvalid for the name of a token, of a temp or
+// of a lease's flock file, and what the system says: no directory, no permission, a read-only file system, a name that
+// is too long, a full disk.
 func (l *Locker) Acquire(ctx context.Context, path string) (*Lock, error) {
 	a, err := l.newAttempt(path)
 	if err != nil {
@@ -49,7 +49,8 @@ func (l *Locker) Acquire(ctx context.Context, path string) (*Lock, error) {
 
 // TryAcquire takes the lock at path if nobody holds it, or if it can be taken over at once. It makes one attempt and
 // never waits: a holder that must be watched first is counted from earlier looks of the same Locker, at most 2 s apart,
-// and the *ConflictError says how long is left. Errors are those of Acquire, ErrHeld and ErrBlocked without a context's.
+// and the *ConflictError says how long is left. Errors are those of Acquire, ErrHeld and ErrBlocked without a
+// context's.
 func (l *Locker) TryAcquire(path string) (*Lock, error) {
 	a, err := l.newAttempt(path)
 	if err != nil {
@@ -122,8 +123,8 @@ func noLock(path string) string {
 	return ""
 }
 
-// flockFile refuses, once, the name of a lease's flock file. AgentMux never removes it, and is not alone in its critical
-// section if somebody else does.
+// flockFile refuses, once, the name of a lease's flock file. AgentMux never removes it, and is not alone in its
+// critical section if somebody else does.
 func (a *attempt) flockFile() error {
 	id, ok := strings.CutSuffix(a.path, ".lock")
 	if !ok || a.isLock {
@@ -187,9 +188,10 @@ func (a *attempt) wait(ctx context.Context) (*Lock, error) {
 		case <-timer.C:
 		}
 		timer.Stop()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !time.Now().Before(a.turn.until) {
 			return nil, a.ended(ctx, err)
 		}
+		// Whoever has let others go first makes a last attempt when its time is over: nobody may have come.
 	}
 }
 
@@ -238,7 +240,7 @@ func (a *attempt) try(ctx context.Context, wait time.Duration) (*Lock, error) {
 		info.Verdict.Sentence = "Another contender has waited and goes first."
 		return nil, a.conflict(info, ErrHeld)
 	case v.State == verdict.Free:
-		return a.publish()
+		return a.publish(ctx, wait)
 	}
 	a.turn.sawHeld(f.Record)
 	switch {
@@ -268,7 +270,7 @@ func (a *attempt) try(ctx context.Context, wait time.Duration) (*Lock, error) {
 	switch e, ok := errors.AsType[*ConflictError](err); {
 	case err == nil:
 		a.backOff = 0
-		return a.publish()
+		return a.publish(ctx, wait)
 	case ok && e.Token != nil && errors.Is(err, ErrBlocked):
 		info.Token = e.Token
 		a.blocked(info)
@@ -368,8 +370,9 @@ func (a *attempt) write() (time.Duration, error) {
 	return boot, nil
 }
 
-// publish makes the temp the lock. ErrChanged: the name was taken meanwhile.
-func (a *attempt) publish() (*Lock, error) {
+// publish makes the temp the lock. ErrChanged: the name was taken meanwhile. If it has to take the lock back, it waits
+// for the guard at most for wait.
+func (a *attempt) publish(ctx context.Context, wait time.Duration) (*Lock, error) {
 	l := a.locker
 	stamp, err := a.write()
 	if err != nil {
@@ -402,15 +405,17 @@ func (a *attempt) publish() (*Lock, error) {
 	if lock.stat, err = lock.file.Stat(); err == nil {
 		err = l.at("published", a.path)
 	}
-	if err == nil && l.bootClock()-stamp > freshFor {
-		// It slept before the link: who judges by heartbeats alone may have given it up already.
+	if since := l.bootClock() - stamp; err == nil && since > freshFor && since < staleAfter {
+		// It slept around the link: who judges by heartbeats alone would soon give it up. One who has done so already
+		// compares no heartbeat if it is an original, and removes the lock all the same: then it is taken anew.
 		err = lock.beat(opAcquire)
 	}
 	if err == nil {
-		err = lock.verify(opAcquire)
+		err = a.reclaimed()
 	}
 	if err == nil {
-		err = a.reclaimed()
+		// After the token: an original that has dropped its token has removed before that whatever it was about to.
+		err = lock.verify(opAcquire)
 	}
 	lock.handed, lock.ended = err == nil, err != nil
 	lock.leave()
@@ -418,9 +423,9 @@ func (a *attempt) publish() (*Lock, error) {
 		l.log().Debug("acquired lock", slog.String("path", a.path))
 		return lock, nil
 	}
-	rerr := lock.release()
+	rerr := lock.release(ctx, wait)
 	switch {
-	case errors.Is(err, ErrLost) && rerr == nil:
+	case (errors.Is(err, ErrLost) || errors.Is(err, ErrStale)) && rerr == nil:
 		return nil, &ConflictError{Op: opAcquire, Path: a.path, Err: ErrChanged}
 	case errors.Is(err, ErrBlocked) && rerr == nil:
 		return nil, err
@@ -430,8 +435,8 @@ func (a *attempt) publish() (*Lock, error) {
 
 // reclaimed refuses a lock beside which an original is at work with a token. That original may have compared the record
 // of the holder before us, and be about to remove what it finds under the name: another original, which has taken ours
-// for the dead token that it saw before, can have let it in. Of our own tokens the guard takes care; one over a minute old is
-// nobody's at work.
+// for the dead token that it saw before, can have let it in. Of our own tokens the guard takes care; one over a minute
+// old is nobody's at work.
 func (a *attempt) reclaimed() error {
 	dir, name := filepath.Split(a.path)
 	path := dir + record.TokenName(name)
@@ -440,7 +445,11 @@ func (a *attempt) reclaimed() error {
 	}
 	t := a.look.token(path)
 	r := t.Facts.Record
-	if t.Token.State != verdict.Alive || r.Ours.Guard != nil || verdict.Age(t.Token.Created, t.Facts.Look) > verdict.TokenMalformed {
+	if r == nil || r.Ours.Guard != nil || t.Token.State == verdict.Dead {
+		return nil
+	}
+	// By the file's time as well: the maker's clock may be ahead of ours.
+	if now := t.Facts.Look; max(verdict.Age(t.Token.Created, now), verdict.Age(t.Facts.File.ModTime, now)) > verdict.TokenMalformed {
 		return nil
 	}
 	a.locker.logBlocked(a.path, &t.Token)

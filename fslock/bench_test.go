@@ -106,7 +106,7 @@ func heldBench(b *testing.B, ours func(l *Locker, lock *Lock) error) {
 	disktest.Places(b, func(b *testing.B, dir string) {
 		l := &Locker{}
 		lock := hold(b, l, filepath.Join(dir, "a.lock"))
-		defer lock.Release()
+		defer func() { _ = lock.Release() }()
 		old := time.Now().Add(-time.Second) // a record that was written just now is read twice
 		if err := os.Chtimes(lock.Path(), old, old); err != nil {
 			b.Fatal(err)

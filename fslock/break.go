@@ -43,8 +43,8 @@ type Removal struct {
 // and up to 5 s for other removals in the directory, all as long as ctx lets it.
 //
 // Errors: ErrReadOnly, ErrNoReason; ErrNotYet for what wants Force (when ctx ended the watch also ctx's error, and Left
-// says how much is missing); ErrChanged when the lock is gone, another's, or moved while it was watched; ErrBlocked by a
-// token, which must be removed first, or by whoever has the guard (*BusyError); ErrUnreadable for what was not read
+// says how much is missing); ErrChanged when the lock is gone, another's, or moved while it was watched; ErrBlocked by
+// a token, which must be removed first, or by whoever has the guard (*BusyError); ErrUnreadable for what was not read
 // (no regular file, too large, denied), which cannot be bound and is never removed; ErrAudit when the log could not be
 // written, and nothing was removed; else an *IOError.
 //
@@ -160,7 +160,8 @@ func (l *Locker) RemoveToken(ctx context.Context, info TokenInfo, r Removal) err
 // proven dead, or what is no record and no process has open for writing; for how long it must have lain there
 // is the caller's business.
 //
-// It waits up to 5 s for other removals in the directory, as long as ctx lets it. Errors are those of Break and ErrHeld.
+// It waits up to 5 s for other removals in the directory, as long as ctx lets it. Errors are those of Break and
+// ErrHeld.
 func (l *Locker) RemoveTemp(ctx context.Context, info TempInfo, r Removal) error {
 	if err := l.permit(removeOp, info.Path, &r); err != nil {
 		return err
@@ -213,11 +214,13 @@ func (l *Locker) isLitter(t *TempInfo) bool {
 }
 
 // Restore puts back the lock that a Break removed, from its entry in the audit log, byte for byte: if its holder is
-// not alive now, and nothing has its name. Nothing is overwritten; its time is that of now. The audit log is told first.
+// not alive now, and nothing has its name. Nothing is overwritten; its time is that of now. The audit log is told
+// first.
 //
-// It waits up to 5 s for removals in the directory, as long as ctx lets it. Errors: ErrReadOnly, ErrNoReason; an *IOError
-// that matches fs.ErrInvalid for an entry that is no break of a lock or has not its bytes; ErrHeld when the holder lives
-// or the name is taken; ErrAudit when the log could not be written, and nothing was put back; else an *IOError.
+// It waits up to 5 s for removals in the directory, as long as ctx lets it. Errors: ErrReadOnly, ErrNoReason; an
+// *IOError that matches fs.ErrInvalid for an entry that is no break of a lock or has not its bytes; ErrHeld when the
+// holder lives or the name is taken; ErrAudit when the log could not be written, and nothing was put back; else an
+// *IOError.
 //
 // Not promised: that the lock stays. The next contender judges it like any other, and takes a dead holder's at once.
 func (l *Locker) Restore(ctx context.Context, e audit.Entry, r Removal) error {
@@ -240,6 +243,13 @@ func (l *Locker) Restore(ctx context.Context, e audit.Entry, r Removal) error {
 	now := k.lock(e.Path)
 	refused := &ConflictError{Op: op, Path: e.Path, Holder: now.Facts.Holder(), Token: now.Token, Verdict: now.Verdict, Err: ErrHeld}
 	if !now.Facts.Missing {
+		return refused
+	}
+	switch stands, err := r.Log.Stands(e); {
+	case err != nil:
+		return &IOError{Op: op, Path: e.Path, Err: fmt.Errorf("%w: %w", ErrAudit, err)}
+	case !stands:
+		refused.Err = ErrChanged
 		return refused
 	}
 	f := &verdict.LockFacts{Seen: verdict.Seen{Path: e.Path, Host: k.self.Host, Boot: k.self.BootID, Look: now.Facts.Look}}
@@ -366,10 +376,15 @@ func (l *Locker) audited(op string, r *Removal, e audit.Entry, do func() error) 
 	if err == nil {
 		err = do()
 	}
-	if err != nil {
-		if ferr := r.Log.Failed(e, err); ferr != nil {
-			l.log().Warn("audit log tells of what was not done", "path", e.Path, "error", ferr)
-		}
+	var lerr error
+	switch {
+	case err != nil:
+		lerr = r.Log.Failed(e, err)
+	case e.Action == audit.ActionUndo:
+		lerr = r.Log.Done(e)
+	}
+	if lerr != nil {
+		l.log().Warn("audit log lacks the outcome", "path", e.Path, "error", lerr)
 	}
 	return err
 }

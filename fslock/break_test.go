@@ -707,7 +707,7 @@ func TestWhatWasBrokenIsPutBack(t *testing.T) {
 		if err := l.Break(t.Context(), l.Inspect(path), r); err != nil {
 			t.Fatal(what, err)
 		}
-		e, ok, err := r.Log.Last(path, func(e *audit.Entry) bool { return e.Action == audit.ActionBreak })
+		e, ok, err := r.Log.LastAct(path)
 		if err != nil || !ok {
 			t.Fatal(what, err)
 		}
@@ -718,11 +718,18 @@ func TestWhatWasBrokenIsPutBack(t *testing.T) {
 			t.Errorf("%s: put back %q (%v) in %s", what, now, err, inDir(t, filepath.Dir(path)))
 		}
 		entries := logged(t, r)
-		if len(entries) != 2 || entries[1].Action != audit.ActionUndo || entries[1].Nonce != entries[0].Nonce || entries[1].Path != entries[0].Path {
+		if len(entries) != 3 || entries[1].Action != audit.ActionUndo || entries[2].Action != audit.ActionDone || entries[1].Nonce != entries[0].Nonce || entries[1].Path != entries[0].Path {
 			t.Errorf("%s: logged %+v", what, entries)
 		}
-		if err := l.Restore(t.Context(), e, r); !errors.Is(err, ErrHeld) || len(logged(t, r)) != 2 {
+		if err := l.Restore(t.Context(), e, r); !errors.Is(err, ErrHeld) || len(logged(t, r)) != 3 {
 			t.Errorf("%s, once more: %v", what, err)
+		}
+		// Nor is it put back a second time once the name is free again.
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Restore(t.Context(), e, r); !errors.Is(err, ErrChanged) || len(logged(t, r)) != 3 {
+			t.Errorf("%s, once more after its end: %v", what, err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
 )
 
@@ -170,4 +171,16 @@ func TestAnyNameCanBeLocked(t *testing.T) {
 	}
 	_, err := (&Locker{}).TryAcquire(filepath.Join(t.TempDir(), "nul\x00.lock"))
 	wantErrors(t, "NUL", err, unix.EINVAL)
+}
+
+// A file that another machine removes while it is read, as a network file system tells it, is looked at again.
+func TestFileRemovedByAnotherMachineWhileItIsReadIsWaitedFor(t *testing.T) {
+	stale := &IOError{Op: "acquire", Err: &record.Error{Op: "read", Problem: record.Denied, Err: syscall.ESTALE}}
+	a := &attempt{}
+	for i := range maxTransient {
+		if err := a.mayWait(stale); err != nil {
+			t.Fatalf("refusal %d: %v", i, err)
+		}
+	}
+	wantErrors(t, "one more", a.mayWait(stale), syscall.ESTALE)
 }

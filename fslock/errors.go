@@ -25,8 +25,8 @@ var (
 )
 
 // ConflictError says what stands against a call: who holds the lock, or which token blocks its removal. It matches
-// Err, which is ErrHeld, ErrLost, ErrBlocked, ErrChanged, ErrUnreadable or ErrNotYet; of an Acquire that ran out of time also
-// the context's error.
+// Err, which is ErrHeld, ErrLost, ErrStale, ErrBlocked, ErrChanged, ErrUnreadable or ErrNotYet; of a wait that ended
+// with its context also the context's error.
 type ConflictError struct {
 	Op, Path string
 	Holder   *verdict.Holder // nil: nothing could be read, or nobody holds it
@@ -91,9 +91,9 @@ func (e *BusyError) Error() string {
 
 func (e *BusyError) Unwrap() error { return ErrBlocked }
 
-// IOError is a call that the system refused.
+// IOError is a call that the system refused, or that is refused before any: ErrReadOnly, ErrNoReason, ErrAudit.
 type IOError struct {
-	Op, Path string // Op is ours: "acquire", "beat", "release", "break"; Path of the lock, token or temp
+	Op, Path string // Op is ours: "acquire", "beat", "verify", "release", "break", "remove", "restore"; Path of the file
 	Err      error  // names the system's call
 }
 

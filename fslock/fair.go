@@ -13,8 +13,8 @@ import (
 	"holdfast/fslock/record"
 )
 
-// A contender that watches the directory has a lock within a millisecond of its release; an original looks every tenth of a
-// second, and a program that takes a lock as often as it can does not look at all. So that nobody starves:
+// A contender that watches the directory has a lock within a millisecond of its release; an original looks every tenth
+// of a second, and a program that takes a lock as often as it can does not look at all. So that nobody starves:
 //
 //   - whoever comes to a free lock beside which another contender waits stays back one poll, once;
 //   - every other time that a lock becomes free while originals were seen polling for it, all that wait by this package
@@ -32,8 +32,8 @@ type turn struct {
 	until  time.Time // till when others go first
 }
 
-// poll is what was seen of the originals' polls for one lock: each makes a temp, which it removes again when it cannot be
-// linked.
+// poll is what was seen of the originals' polls for one lock: each makes a temp, which it removes again when it cannot
+// be linked.
 type poll struct {
 	temps map[string]bool // made, and neither removed nor linked
 	last  time.Time

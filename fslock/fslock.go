@@ -49,9 +49,12 @@
 //     reclaims, can remove a lock that somebody else has acquired since.
 //   - Whoever deletes the file ends the lock: its holder learns it by the next beat.
 //   - An original in another pid namespace under our host name judges our pids by its own.
+//   - A directory that is local to one machine and comes to another over a network (an NFS server's own, one that a
+//     host shares with its guests): the two take different guards, and have only the token in common.
 //   - An original that was silent and taken over compares and then removes, by name, when it releases.
 //   - A beat, or a stop and an unguarded release, in the microseconds between the last compare and the removal.
-//   - A wall clock that is set forward by more than a minute between two beats of a holder that an original cannot judge.
+//   - A wall clock that is set forward by more than a minute between two beats of a holder that an original cannot
+//     judge.
 //   - Grandchildren of a killed `holdfast run`: the kernel kills the command only.
 //
 // What looking cannot see: who waits for a lock without having announced itself by a temp; whether a process of another
@@ -70,9 +73,10 @@ import (
 )
 
 // Locker takes locks and looks at them. The zero value is ready; its fields are not changed after first use, and its
-// methods may be called at the same time. It remembers what it last saw at each path and since when that has not changed, so
-// that one Locker used for long sees more than many: a stamp in the future, or a dead machine's clock, is then told by
-// watching. While somebody waits it has one inotify instance, of which a user has 128: use one Locker a process.
+// methods may be called at the same time. It remembers what it last saw at each path and since when that has not
+// changed, so that one Locker used for long sees more than many: a stamp in the future, or a dead machine's clock, is
+// then told by watching. While somebody waits it has one inotify instance, of which a user has 128: use one Locker a
+// process.
 type Locker struct {
 	Log      *slog.Logger // nil: discards
 	ReadOnly bool         // whatever would change a file is refused with ErrReadOnly

@@ -76,8 +76,8 @@ func guardName(lockName string) string {
 	return "." + lockName + guardSuffix
 }
 
-// enterGuard waits for the guard of the lock at path, at most for wait and as long as ctx lets it. At least one attempt is
-// made; with a wait of 0 a few, without sleeping. Errors: a *BusyError that names who has it, a *ConflictError that
+// enterGuard waits for the guard of the lock at path, at most for wait and as long as ctx lets it. At least one attempt
+// is made; with a wait of 0 a few, without sleeping. Errors: a *BusyError that names who has it, a *ConflictError that
 // matches ErrUnreadable where something that is no file is in its place, or an *IOError.
 func (l *Locker) enterGuard(ctx context.Context, op, path string, wait time.Duration) (*guard, error) {
 	at := l.guardOf(path)

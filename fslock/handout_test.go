@@ -47,16 +47,19 @@ func TestStoppedBeforeItWasLinkedItBeatsBeforeItIsHandedOut(t *testing.T) {
 		{"freshened", 0, 0},
 		{"freshened", time.Second, 0},
 		{"freshened", 5 * time.Second, 1},
-		{"freshened", 80 * time.Second, 1},
+		{"freshened", 80 * time.Second, 0}, // it may have been given up already, and is taken anew
 		{"published", 5 * time.Second, 1},
 	} {
 		t.Run(tc.step+" "+tc.slept.String(), func(t *testing.T) {
 			inFakeTime(t, func(t *testing.T, c *bootClock, path string) {
 				l := timed(4242, c)
+				var once sync.Once
 				l.fault = func(step, _ string) error {
 					if step == tc.step {
-						time.Sleep(tc.slept / 2) // as well by the wall clock
-						c.suspend(tc.slept - tc.slept/2)
+						once.Do(func() {
+							time.Sleep(tc.slept / 2) // as well by the wall clock
+							c.suspend(tc.slept - tc.slept/2)
+						})
 					}
 					return nil
 				}
@@ -190,6 +193,68 @@ func TestFailureAtAnyStepOfAnAcquisitionLeavesNoLock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An original is at work with a token, so that the lock has to be taken back; meanwhile somebody stops with the guard.
+func TestLockThatIsTakenBackIsNotWaitedFor(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *bootClock, path string) {
+		g, err := timed(4242, c).enterGuard(t.Context(), "test", path, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.leave()
+		putLock(t, filepath.Dir(path), record.TokenName("a.lock"), lockRecord(0, func(r *record.Lock) { r.CreatedAtMS = ms(0) }))
+		l := timed(5151, c)
+		began := time.Now()
+		_, err = l.TryAcquire(path)
+		wantErrors(t, "try", err, ErrBlocked)
+		if d := time.Since(began); d > 0 {
+			t.Errorf("the try took %v", d)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = l.Acquire(ctx, path)
+		wantErrors(t, "acquire", err, ErrBlocked, context.DeadlineExceeded)
+		if d := time.Since(began); d > 60*time.Millisecond {
+			t.Errorf("it took %v", d)
+		}
+		if got := names(t, filepath.Dir(path)); len(got) != 1 {
+			t.Errorf("left behind: %q", got)
+		}
+	})
+}
+
+// The machine sleeps between the last beat and the last look before it is handed out.
+func TestStaleBeforeItIsHandedOutIsTakenAnew(t *testing.T) {
+	inFakeTime(t, func(t *testing.T, c *bootClock, path string) {
+		l := timed(4242, c)
+		asked := -1 // how often the clock was, since the lock was published
+		l.fault = func(step, _ string) error {
+			if step == "published" && asked < 0 {
+				asked = 0
+			}
+			return nil
+		}
+		l.sinceBoot = func() time.Duration {
+			if asked >= 0 {
+				switch asked++; asked {
+				case 1:
+					c.suspend(2 * freshFor)
+				case 3:
+					c.suspend(staleAfter)
+				}
+			}
+			return c.now()
+		}
+		lock, err := l.Acquire(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Verify(); err != nil || asked < 4 {
+			t.Errorf("asked %d times: %v", asked, err)
+		}
+		giveUp(t, lock)
+	})
 }
 
 // lacking lets a file system lack hard links, or the rename that replaces nothing as well.

@@ -109,7 +109,7 @@ func BenchmarkWaiter(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "a.lock")
 	l := &Locker{}
 	lock := hold(b, l, path)
-	defer lock.Release()
+	defer func() { _ = lock.Release() }()
 	var used, waited time.Duration
 	for b.Loop() {
 		before, began := cpuTime(), time.Now()

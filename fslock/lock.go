@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"holdfast/fslock/proc"
@@ -26,13 +27,15 @@ const (
 	joinLimit    = 2 * time.Second  // how long Release waits for a heartbeat that the system does not answer
 )
 
-// Lock is a lock that was acquired. It beats every 5 s by itself until Release. Its methods may be called at the same time.
+// Lock is a lock that was acquired. It beats every 5 s by itself until Release. Its methods may be called at the same
+// time.
 type Lock struct {
 	locker *Locker
 	path   string
 	local  bool // on a file system of the allow-list
 	size   int  // of the record, in bytes, always
 	lost   chan struct{}
+	left   atomic.Bool   // Release has given up waiting: the beat that keeps the turn ends the lock itself
 	turn   chan struct{} // full while somebody works on what follows: a mutex that can be waited for in time
 
 	rec      record.Lock
@@ -87,8 +90,8 @@ func (l *Lock) stamp() time.Duration {
 	return boot
 }
 
-// begin starts the heartbeat. The caller has the turn until the lock is published, or its heartbeat ended: so it runs before
-// anybody can see the lock, and does nothing until then.
+// begin starts the heartbeat. The caller has the turn until the lock is published, or its heartbeat ended: so it runs
+// before anybody can see the lock, and does nothing until then.
 func (l *Lock) begin() {
 	l.turn <- struct{}{}
 	l.timer = time.AfterFunc(beatInterval, l.pulse)
@@ -106,6 +109,9 @@ func (l *Lock) pulse() {
 	log := l.locker.log().With(slog.String("path", l.path))
 	err := l.beat("beat")
 	switch {
+	case l.left.Load():
+		_ = l.told(l.end(context.Background(), guardLimit))
+		return
 	case errors.Is(err, ErrLost):
 		return
 	case err == nil && l.failures > 0:
@@ -153,8 +159,8 @@ func (l *Lock) beat(op string) error {
 }
 
 // own checks that the path names the file that is held open. A copy of it that carries our nonce, as a restore makes
-// it, is opened in its place. The error matches ErrLost when the file is gone or another's, ErrUnreadable when that cannot
-// be told.
+// it, is opened in its place. The error matches ErrLost when the file is gone or another's, ErrUnreadable when that
+// cannot be told.
 func (l *Lock) own(op string) error {
 	named, err := os.Lstat(l.path)
 	switch {
@@ -213,10 +219,9 @@ func inodeOf(st fs.FileInfo) (dev, ino uint64, ok bool) {
 // gone tells the loss. r is whose file it is now; nil: nobody's.
 func (l *Lock) gone(op string, r *record.Lock) error {
 	e := &ConflictError{Op: op, Path: l.path, Err: ErrLost}
-	switch {
-	case r == nil:
+	if r == nil {
 		e.Verdict.Sentence = "Its file is gone."
-	default:
+	} else {
 		e.Holder = (&verdict.LockFacts{Record: r}).Holder()
 		e.Verdict.Sentence = fmt.Sprintf("It is that of pid %d on %s now.", r.PID, r.Hostname)
 	}
@@ -229,10 +234,10 @@ func (l *Lock) gone(op string, r *record.Lock) error {
 	return e
 }
 
-// Verify reports whether the lock is this handle's at this moment: nil when path, inode and nonce are its own and the last
-// good beat is under 70 s old by the boot-time clock, which runs through suspend. The error matches ErrLost, for good;
-// ErrStale, which a later good beat heals, as it does a file of its own in which something else stands; ErrUnreadable when another
-// file is in its place that cannot be read; or is the system's. It reads, and takes no lock.
+// Verify reports whether the lock is this handle's at this moment: nil when path, inode and nonce are its own and the
+// last good beat is under 70 s old by the boot-time clock, which runs through suspend. The error matches ErrLost, for
+// good; ErrStale, which a later good beat heals, as it does a file of its own in which something else stands;
+// ErrUnreadable when another file is in its place that cannot be read; or is the system's. It reads, and takes no lock.
 func (l *Lock) Verify() error {
 	const op = "verify"
 	l.turn <- struct{}{}
@@ -270,32 +275,43 @@ func (l *Lock) verify(op string) error {
 
 // Release gives the lock up: nil also when it was released or lost before, and then nothing is touched. It ends the
 // heartbeat first, and waits for it 2 s at most; then it removes the file under the directory's guard, or after 1 s
-// without. The error is the system's, or matches ErrUnreadable; the lock then stays, with no heartbeat, until this process ends or
-// Release succeeds.
-func (l *Lock) Release() error {
-	err := l.release()
+// without. The error is the system's, or matches ErrUnreadable; the lock then stays, with no heartbeat, until this
+// process ends or Release succeeds. That a heartbeat does not return in time is an error, too: when it does, it gives
+// the lock up itself.
+func (l *Lock) Release() error { return l.told(l.release(context.Background(), guardLimit)) }
+
+func (l *Lock) told(err error) error {
 	if err != nil {
 		l.locker.log().Warn("release failed", slog.String("path", l.path), slog.Any("error", err))
 	}
 	return err
 }
 
-func (l *Lock) release() error {
-	const op = "release"
+const opRelease = "release"
+
+func (l *Lock) release(ctx context.Context, wait time.Duration) error {
 	join := time.NewTimer(joinLimit)
 	defer join.Stop()
 	select {
 	case l.turn <- struct{}{}:
 		defer l.leave()
+		return l.end(ctx, wait)
 	case <-join.C:
-		return &IOError{Op: op, Path: l.path, Err: errors.New("a heartbeat does not return")}
+		l.left.Store(true)
+		return &IOError{Op: opRelease, Path: l.path, Err: errors.New("a heartbeat does not return")}
 	}
+}
+
+// end ends the heartbeat and removes the file, under the guard if that is to be had within wait. The caller has the
+// turn.
+func (l *Lock) end(ctx context.Context, wait time.Duration) error {
+	const op = opRelease
 	l.timer.Stop() // one that is on its way finds that no beat is wanted
 	if l.released || isClosed(l.lost) {
 		return l.close()
 	}
 	l.ended = true
-	if guard, err := l.locker.enterGuard(context.Background(), op, l.path, guardLimit); err == nil {
+	if guard, err := l.locker.enterGuard(ctx, op, l.path, wait); err == nil {
 		defer guard.leave()
 	}
 	switch err := l.own(op); {

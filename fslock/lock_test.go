@@ -251,6 +251,48 @@ func TestReleaseWhoseGuardIsBusyGoesWithoutIt(t *testing.T) {
 	})
 }
 
+// Whoever calls Release once has done so, however long the system keeps a beat.
+func TestReleaseDuringABeatThatHangsComesAfterIt(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		inFakeTime(t, func(t *testing.T, c *bootClock, path string) {
+			l := timed(4242, c)
+			hangs := make(chan struct{})
+			l.fault = func(step, _ string) error {
+				if step == "beating" {
+					<-hangs
+				}
+				return nil
+			}
+			lock := take(t, l, path)
+			time.Sleep(beatInterval + time.Second)
+			began := time.Now()
+			if err := lock.Release(); err == nil || time.Since(began) != joinLimit {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+			var other *Lock
+			if lost {
+				other = taken(t, c, path)
+			}
+			close(hangs)
+			synctest.Wait()
+			if lost {
+				if err := other.Verify(); err != nil {
+					t.Error(err)
+				}
+				giveUp(t, other)
+			}
+			if got := names(t, filepath.Dir(path)); len(got) != 0 {
+				t.Errorf("left behind: %q", got)
+			}
+			if _, err := lock.file.Stat(); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("its file is open: %v", err)
+			}
+			giveUp(t, lock)
+			time.Sleep(time.Minute) // no beat is left
+		})
+	}
+}
+
 // taken lets somebody else have the lock, as a contender has it that saw the holder die.
 func taken(t *testing.T, c *bootClock, path string) *Lock {
 	t.Helper()
@@ -534,11 +576,11 @@ func TestBeatsThatFailAreNoLossButToldInTime(t *testing.T) {
 				time.Sleep(beatInterval)
 				synctest.Wait()
 				fail.Store(true)
-				time.Sleep(staleAfter - 1)
+				time.Sleep(staleAfter - time.Nanosecond)
 				if err := lock.Verify(); err != nil {
 					t.Errorf("directly before: %v", err)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				wantErrors(t, "70 s after the last good beat", lock.Verify(), ErrStale)
 				time.Sleep(time.Hour)
 				wantErrors(t, "an hour later", lock.Verify(), ErrStale)

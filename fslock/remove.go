@@ -11,12 +11,12 @@ import (
 	"holdfast/fslock/verdict"
 )
 
-// takeOver removes the lock that info shows, for a contender, under guard and token. Only what is looked at again directly
-// before its removal and found dead, expired or torn for its time goes: a dead holder's lock by its identity, any
-// other only if not a byte of it has moved. For how long an expired one was watched is the caller's business.
+// takeOver removes the lock that info shows, for a contender, under guard and token. Only what is looked at again
+// directly before its removal and found dead, expired or torn for its time goes: a dead holder's lock by its identity,
+// any other only if not a byte of it has moved. For how long an expired one was watched is the caller's business.
 //
-// It waits for the guard at most for wait. nil: the lock file is gone. Errors match ErrChanged (look again) or ErrBlocked
-// (by the *ConflictError's Token, or by whoever has the guard: *BusyError), or are an *IOError.
+// It waits for the guard at most for wait. nil: the lock file is gone. Errors match ErrChanged (look again) or
+// ErrBlocked (by the *ConflictError's Token, or by whoever has the guard: *BusyError), or are an *IOError.
 func (l *Locker) takeOver(ctx context.Context, info Info, wait time.Duration) error {
 	const op = "acquire"
 	return l.underToken(ctx, op, &info, wait, func(k *look, t *token) error {

@@ -71,8 +71,8 @@ func (l *Locker) tokenRecord(self proc.Self, g *guard) record.Lock {
 	return r
 }
 
-// clears reports whether whoever has the guard clears the token: its maker is proven dead, it has been malformed for its
-// time, or it was made under this very guard, which its maker has therefore left.
+// clears reports whether whoever has the guard clears the token: its maker is proven dead, it has been malformed for
+// its time, or it was made under this very guard, which its maker has therefore left.
 func (k *look) clears(t *TokenInfo, g *guard) bool {
 	if t.Facts.Missing {
 		return false
@@ -123,10 +123,14 @@ func (t *token) drop() {
 		return
 	}
 	file, r, err := record.ReadLock(t.path)
-	if err != nil || !r.SameOwner(&t.record) {
+	if e, ok := errors.AsType[*record.Error](err); errors.Is(err, fs.ErrNotExist) || ok && e.Problem != record.Denied ||
+		err == nil && !r.SameOwner(&t.record) {
 		return // somebody, at worst an original, has removed it and perhaps made another
 	}
-	if err := t.locker.unlinkUnchanged(t.path, &verdict.Seen{File: file.Stat}, file.Data); err != nil && !errors.Is(err, ErrChanged) {
+	if err == nil {
+		err = t.locker.unlinkUnchanged(t.path, &verdict.Seen{File: file.Stat}, file.Data)
+	}
+	if err != nil && !errors.Is(err, ErrChanged) {
 		t.locker.log().Warn("left reclaim token behind", "path", t.path, "error", err)
 	}
 }

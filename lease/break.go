@@ -43,8 +43,8 @@ const (
 // done. Of a lease that cannot be read no epoch is known: where its counter is missing, too, SetEpoch must come first.
 //
 // ctx bounds the wait for the critical section, 5 s where it has no deadline. Errors match ErrBadID, ErrReadOnly,
-// ErrNoReason, ErrChanged (also when the lease is gone), ErrUnreadable (no regular file, too large, denied), ErrNotYet, ErrEpoch,
-// ErrAudit or ErrBusy, or are the system's; it has removed nothing then.
+// ErrNoReason, ErrChanged (also when the lease is gone), ErrUnreadable (no regular file, too large, denied), ErrNotYet,
+// ErrEpoch, ErrAudit or ErrBusy, or are the system's; it has removed nothing then.
 func (s *Store) Break(ctx context.Context, info Info, r Removal) error {
 	const op = breaking
 	if err := checkID(op, info.ID); err != nil {
@@ -162,9 +162,7 @@ func (s *Store) audited(op string, f *verdict.LeaseFacts, entry audit.Entry, log
 		if err = s.at("audited"); err == nil {
 			err = do()
 		}
-		if err != nil {
-			s.failed(entry, log, err)
-		}
+		s.outcome(entry, log, err)
 	}
 	_, conflicts := errors.AsType[*ConflictError](err)
 	_, damaged := errors.AsType[*EpochError](err)
@@ -175,10 +173,17 @@ func (s *Store) audited(op string, f *verdict.LeaseFacts, entry audit.Entry, log
 	return &IOError{Op: op, ID: f.ID, Path: f.Path, Err: err}
 }
 
-// failed tells the log that what an entry tells of was not done.
-func (s *Store) failed(entry audit.Entry, log *audit.Log, err error) {
-	if ferr := log.Failed(entry, err); ferr != nil {
-		s.log().Warn("audit log tells of what was not done", slog.String("id", entry.ID), slog.Any("error", ferr))
+// outcome tells the log what has come of what an entry tells of.
+func (s *Store) outcome(entry audit.Entry, log *audit.Log, err error) {
+	var lerr error
+	switch {
+	case err != nil:
+		lerr = log.Failed(entry, err)
+	case entry.Action == audit.ActionUndo:
+		lerr = log.Done(entry)
+	}
+	if lerr != nil {
+		s.log().Warn("audit log lacks the outcome", slog.String("id", entry.ID), slog.Any("error", lerr))
 	}
 }
 
@@ -217,11 +222,18 @@ func (s *Store) Restore(ctx context.Context, e audit.Entry, r Removal) error {
 	}
 	defer leave()
 
+	stands, err := r.Log.Stands(e)
+	if err != nil {
+		return &IOError{Op: op, ID: e.ID, Path: path, Err: fmt.Errorf("%w: %w", ErrAudit, err)}
+	}
 	facts, _ := s.gather(s.table(), e.ID)
 	refused = conflict(op, facts, facts.Judge(facts.Look), ErrChanged)
 	switch c := facts.Counter; {
 	case !facts.Missing:
 		refused.Reason = "there is a lease"
+		return refused
+	case !stands:
+		refused.Reason = "it was put back, or broken again, since"
 		return refused
 	case c.Problem != nil:
 		refused.Reason = "whether it was granted since cannot be told: its epoch counter is damaged (" + c.Problem.Detail + ")"

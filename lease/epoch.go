@@ -109,13 +109,13 @@ func epochs(f *verdict.LeaseFacts, log *audit.Log) Epochs {
 }
 
 // SetEpoch sets the epoch counter of a lease, whatever stands there, but for a directory. It is refused below the
-// counter, the record's epoch and the highest epoch that the audit log knows, unless r.Force says that old epochs may come
-// again. In the critical section it writes the audit log first, then the counter, both durable; a crash between the
-// two leaves an entry of what was not done. It returns what was known before. The lease itself is left alone.
+// counter, the record's epoch and the highest epoch that the audit log knows, unless r.Force says that old epochs may
+// come again. In the critical section it writes the audit log first, then the counter, both durable; a crash between
+// the two leaves an entry of what was not done. It returns what was known before. The lease itself is left alone.
 //
 // ctx bounds the wait for the critical section, 5 s where it has no deadline. Errors match ErrBadID, ErrReadOnly,
-// ErrNoReason, ErrEpochBelow, ErrAudit, ErrEpoch (2^64-1, after which there is no epoch) or ErrBusy, or are the system's;
-// the counter is unchanged then, unless forcing its name to the disk was what went wrong.
+// ErrNoReason, ErrEpochBelow, ErrAudit, ErrEpoch (2^64-1, after which there is no epoch) or ErrBusy, or are the
+// system's; the counter is unchanged then, unless forcing its name to the disk was what went wrong.
 func (s *Store) SetEpoch(ctx context.Context, id string, r Repair) (Epochs, error) {
 	const op = setEpoch
 	if err := checkID(op, id); err != nil {
@@ -165,7 +165,7 @@ func (s *Store) SetEpoch(ctx context.Context, id string, r Repair) (Epochs, erro
 			err = record.Replace(counter, record.EncodeCounter(r.Epoch), record.ReplaceOptions{Sync: true, SyncDir: true})
 		}
 		if err != nil && readCounter(counter).Value != r.Epoch {
-			s.failed(entry, r.Log, err)
+			s.outcome(entry, r.Log, err)
 		}
 	}
 	if err != nil {

@@ -153,8 +153,8 @@ func (l *Lease) stamp(f *verdict.LeaseFacts, self proc.Self, boot time.Duration)
 
 // Release gives the lease up: nil also when it was released before, is gone, is malformed, or is another's by now,
 // which is left alone. It waits at most 2 s for the critical section. A handle that was rebuilt is refused with
-// ErrHolderAlive while the recorded process is another one that runs, also when the lease ran out (it may revive it), or
-// one of which that cannot be told and the lease has not run out. Other
+// ErrHolderAlive while the recorded process is another one that runs, also when the lease ran out (it may revive it),
+// or one of which that cannot be told and the lease has not run out. Other
 // errors match ErrBusy, ErrUnreadable or ErrReadOnly, or are the system's; the lease then runs out by itself.
 // Whatever Release returns, Keep ends, and Lost tells nothing any more.
 func (l *Lease) Release() error {

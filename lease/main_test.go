@@ -144,7 +144,7 @@ func carryOut(o order, handles map[string]*Lease, dec *json.Decoder, enc *json.E
 		return told(s.Break(ctx, info, Removal{Reason: "told to", Force: o.Force, Log: &audit.Log{Path: o.Log}}))
 	case "restore":
 		log := &audit.Log{Path: o.Log}
-		e, _, err := log.Last(s.path(o.ID, leaseSuffix), func(e *audit.Entry) bool { return e.Action == audit.ActionBreak })
+		e, _, err := log.LastAct(s.path(o.ID, leaseSuffix))
 		if err != nil {
 			return told(err)
 		}

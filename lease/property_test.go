@@ -174,7 +174,7 @@ func (m *model) breaks(t *rapid.T, a *actor, force bool) {
 		return
 	}
 	m.broken, m.brokenBeat, m.now = m.now, m.beat, nil
-	m.brokenEntry, _, err = m.log.Last(info.Path, func(e *audit.Entry) bool { return e.Action == audit.ActionBreak })
+	m.brokenEntry, _, err = m.log.LastAct(info.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,10 @@ func (m *model) restore(t *rapid.T, a *actor) {
 		t.Fatalf("held %v, epoch %d of %d: %v", m.now != nil, m.broken.Epoch(), m.last, err)
 	}
 	if err == nil {
-		m.now, m.beat = m.broken, m.brokenBeat
+		m.now, m.beat, m.broken = m.broken, m.brokenBeat, nil
+		if err := a.store.Restore(m.t.Context(), m.brokenEntry, Removal{Log: m.log}); !errors.Is(err, ErrChanged) {
+			t.Fatalf("put back twice: %v", err)
+		}
 	}
 }
 

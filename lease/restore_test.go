@@ -80,7 +80,7 @@ func TestBrokenLeaseIsPutBack(t *testing.T) {
 			was := look(t, s).Verdict.State
 			e := broke(t, s, look(t, s), forced(log))
 			s.Log = out.logger()
-			last, ok, err := log.Last(s.path(agent, leaseSuffix), func(e *audit.Entry) bool { return e.Action == audit.ActionBreak })
+			last, ok, err := log.LastAct(s.path(agent, leaseSuffix))
 			if err != nil || !ok {
 				t.Fatal(err)
 			}

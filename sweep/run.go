@@ -30,13 +30,13 @@ type Report struct {
 }
 
 // Run removes what the plan says is to be removed, one after the other. Each is judged again, by the plan's own rules
-// and by what is so then, and removed only if it is what the plan saw: where there is a record, by all but its heartbeat,
-// else by its bytes. The audit log is written first. What was changed, was replaced or has gone meanwhile is no error: it
-// is in Report.Kept. What cannot be removed is one of Report.Errors, and the rest goes on.
+// and by what is so then, and removed only if it is what the plan saw: where there is a record, by all but its
+// heartbeat, else by its bytes. The audit log is written first. What was changed, was replaced or has gone meanwhile is
+// no error: it is in Report.Kept. What cannot be removed is one of Report.Errors, and the rest goes on.
 //
-// The error is a *PlaceError that matches fslock.ErrReadOnly when the Locker is read-only, and then nothing was done; or
-// it is the context's. A run takes a minute at most, and is over then with context.DeadlineExceeded. It does not look
-// for anything that the plan does not name, and may be run again with the same plan.
+// The error is a *PlaceError that matches fslock.ErrReadOnly when the Locker is read-only, and then nothing was done;
+// or it is the context's. A run takes a minute at most, and is over then with context.DeadlineExceeded. It does not
+// look for anything that the plan does not name, and may be run again with the same plan.
 func (s *Sweeper) Run(ctx context.Context, plan Plan) (Report, error) {
 	report := Report{Errors: slices.Clone(plan.Errors)}
 	locker := s.locker()
@@ -137,9 +137,9 @@ func stays(path string, err error) string {
 	return why
 }
 
-// Maintain plans and runs at once, then again 24 h after each run, or 1 h after one that had errors, until ctx is done. It
-// blocks. The Locker logs what is removed at info; what failed is logged there at warn. The waits are counted by a clock
-// that may stand while the machine sleeps.
+// Maintain plans and runs at once, then again 24 h after each run, or 1 h after one that had errors, until ctx is done.
+// It blocks. The Locker logs what is removed at info; what failed is logged there at warn. The waits are counted by a
+// clock that may stand while the machine sleeps.
 func (s *Sweeper) Maintain(ctx context.Context) {
 	for {
 		wait := retryEvery

@@ -340,7 +340,7 @@ func TestStuckGuardDelaysItsDirectoryOnceAndNoOther(t *testing.T) {
 			t.Fatalf("%+v, %v", report, err)
 		}
 		for i := range report.Errors {
-			if e := &report.Errors[i]; !errors.Is(e, fslock.ErrBlocked) || e.Err != report.Errors[0].Err || e.Path != plan.Steps[i].Path {
+			if e := &report.Errors[i]; !errors.Is(e, fslock.ErrBlocked) || !errors.Is(e.Err, report.Errors[0].Err) || e.Path != plan.Steps[i].Path {
 				t.Errorf("each waits anew: %v", e)
 			}
 		}

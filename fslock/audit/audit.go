@@ -10,7 +10,8 @@
 //  5. Neither follows a link in place of the log, waits at a FIFO, or waits for anybody longer than 2 s.
 //
 // What it does not promise: that the change which an entry tells of was made (a crash may have come between the two;
-// an error is told by a "failed" entry), and anything against a program that rewrites the file. It never shrinks; nobody rotates it.
+// an error is told by a "failed" entry), and anything against a program that rewrites the file. It never shrinks;
+// nobody rotates it.
 package audit
 
 import (
@@ -45,12 +46,15 @@ const (
 	ActionSweep = "sweep" // a sweep removed a token or a temp
 	ActionToken = "token" // one token was removed
 	ActionUndo  = "undo"  // what a break removed was put back
+	// ActionDone says that the undo before it about the same path was carried out: one that a crash cut short can be
+	// tried again, one that was done cannot.
+	ActionDone = "done"
 	// ActionFailed says that what the entry before it about the same path tells of was not done after all.
 	ActionFailed = "failed"
 )
 
-// Log is one audit log. The zero value is the user's own, and so is a nil *Log. Its methods may be called at the same time, by several
-// processes, too.
+// Log is one audit log. The zero value is the user's own, and so is a nil *Log. Its methods may be called at the same
+// time, by several processes, too.
 type Log struct {
 	Path string // the file; "": audit.jsonl in the directory holdfast of the XDG state directory
 
@@ -171,8 +175,13 @@ func (l *Log) Append(e Entry) (err error) {
 	return syncDir(filepath.Dir(dir))
 }
 
-// Failed appends that what e tells of was not done, because of err. The one who has the path to himself tells it before he
-// lets go, so that no other's entry about it comes between the two.
+// Done appends that what e tells of was done.
+func (l *Log) Done(e Entry) error {
+	return l.Append(Entry{Action: ActionDone, Path: e.Path, Kind: e.Kind, ID: e.ID, Nonce: e.Nonce})
+}
+
+// Failed appends that what e tells of was not done, because of err. The one who has the path to himself tells it before
+// he lets go, so that no other's entry about it comes between the two.
 func (l *Log) Failed(e Entry, err error) error {
 	return l.Append(Entry{Action: ActionFailed, Path: e.Path, Kind: e.Kind, ID: e.ID, Nonce: e.Nonce, Reason: err.Error()})
 }

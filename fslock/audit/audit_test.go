@@ -362,17 +362,55 @@ func TestWhatFailedWasNotDone(t *testing.T) {
 	if err := log.Failed(failed, errors.New("the disk is full")); err != nil {
 		t.Fatal(err)
 	}
-	last, ok, err := log.Last("/x", func(*audit.Entry) bool { return true })
+	last, ok, err := log.LastAct("/x")
 	if err != nil || !ok || last.Nonce != "a" {
 		t.Errorf("last of /x: %+v, %v, %v", last, ok, err)
 	}
 	if epoch, _, err := log.Highest("/x"); epoch != 3 || err != nil {
 		t.Errorf("highest of /x: %d, %v", epoch, err)
 	}
-	if last, ok, err := log.Last("/y", func(*audit.Entry) bool { return true }); err != nil || !ok || last.Nonce != "c" {
+	if last, ok, err := log.LastAct("/y"); err != nil || !ok || last.Nonce != "c" {
 		t.Errorf("last of /y: %+v, %v, %v", last, ok, err)
 	}
 	if epoch, _, err := log.Highest("/y"); epoch != 7 || err != nil {
 		t.Errorf("highest of /y: %d, %v", epoch, err)
 	}
+}
+
+// Of two people who undo the same break, the second finds that it was undone, whatever has become of the lock since.
+func TestBreakStandsUntilItIsUndone(t *testing.T) {
+	log := &audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}
+	at := time.Now().Truncate(time.Millisecond)
+	broken := audit.Entry{Action: audit.ActionBreak, Kind: "lock", Path: "/x", Nonce: "a", Time: at}
+	stands := func(want bool) {
+		t.Helper()
+		if got, err := log.Stands(broken); got != want || err != nil {
+			t.Errorf("it stands: %v, %v", got, err)
+		}
+	}
+	add := func(e audit.Entry) {
+		t.Helper()
+		if err := log.Append(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stands(true) // another log has it
+	add(broken)
+	stands(true)
+	add(audit.Entry{Action: audit.ActionToken, Kind: "token", Path: "/x", Time: at.Add(time.Second)})
+	stands(true)
+	undo := audit.Entry{Action: audit.ActionUndo, Kind: "lock", Path: "/x", Nonce: "a", Time: at.Add(2 * time.Second)}
+	add(undo)
+	stands(true) // its writer may have died before it did so
+	if err := log.Failed(undo, errors.New("the disk is full")); err != nil {
+		t.Fatal(err)
+	}
+	stands(true)
+	add(undo)
+	if err := log.Done(undo); err != nil {
+		t.Fatal(err)
+	}
+	stands(false)
+	add(audit.Entry{Action: audit.ActionBreak, Kind: "lock", Path: "/x", Nonce: "a", Time: at.Add(3 * time.Second)})
+	stands(false)
 }

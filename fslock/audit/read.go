@@ -133,9 +133,10 @@ func (l *Log) Highest(path string) (epoch uint64, bad []*LineError, err error) {
 	return epoch, bad, nil
 }
 
-// Last is the newest entry about path that keep wants, of those that did not fail; ok is false when there is none. Lines
-// that are no entries are passed over. The error says that the log itself cannot be read.
-func (l *Log) Last(path string, keep func(*Entry) bool) (last Entry, ok bool, err error) {
+// LastAct is what was done last to path, of breaks and undos: an undo counts once the log says that it was done. Lines
+// that are no entries are passed over; ok is false when there is none. The error says that the log cannot be read.
+func (l *Log) LastAct(path string) (last Entry, ok bool, err error) {
+	var undo *Entry
 	for e, err := range l.About(path) {
 		if _, bad := errors.AsType[*LineError](err); bad {
 			continue
@@ -143,9 +144,25 @@ func (l *Log) Last(path string, keep func(*Entry) bool) (last Entry, ok bool, er
 		if err != nil {
 			return Entry{}, false, err
 		}
-		if keep(&e) {
-			last, ok = e, true
+		switch {
+		case e.Action == ActionBreak:
+			last, ok, undo = e, true, nil
+		case e.Action == ActionUndo:
+			undo = &e
+		case e.Action == ActionDone && undo != nil:
+			last, ok, undo = *undo, true, nil
 		}
 	}
 	return last, ok, nil
+}
+
+// Stands reports whether a break is still what was done last to its path, of breaks and undos: nothing has put back
+// since what it removed. One of which the log does not tell stands. The error says that the log cannot be read.
+func (l *Log) Stands(broken Entry) (bool, error) {
+	last, ok, err := l.LastAct(broken.Path)
+	if err != nil {
+		return false, err
+	}
+	same := last.Action == ActionBreak && last.Nonce == broken.Nonce && last.Time.Equal(broken.Time)
+	return !ok || same || last.Time.Before(broken.Time), nil
 }

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// Places runs a benchmark in memory and on an ext4 with a journal of its own, each skipped where it cannot be had: a root
-// file system without a journal is slow with recent deletions, and tells nothing.
+// Places runs a benchmark in memory and on an ext4 with a journal of its own, each skipped where it cannot be had: a
+// root file system without a journal is slow with recent deletions, and tells nothing.
 func Places(b *testing.B, bench func(b *testing.B, dir string)) {
 	b.Helper()
 	b.Run("tmpfs", func(b *testing.B) {
-		dir, err := os.MkdirTemp("/dev/shm", "holdfast")
+		dir, err := os.MkdirTemp("/dev/shm", "holdfast") //nolint:usetesting // TempDir need not be in memory
 		if err != nil {
 			b.Skip(err)
 		}

@@ -137,8 +137,8 @@ func (t *Temp) Close() {
 	}
 }
 
-// unsupported reports whether an error says that the file system or the system cannot do that at all. EPERM is what Linux
-// says of a file system without hard links.
+// unsupported reports whether an error says that the file system or the system cannot do that at all. EPERM is what
+// Linux says of a file system without hard links.
 func unsupported(err error) bool {
 	for _, e := range [...]error{syscall.EPERM, syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.ENOTSUP, syscall.EINVAL, syscall.EMLINK, errors.ErrUnsupported} {
 		if errors.Is(err, e) {

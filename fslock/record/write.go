@@ -42,8 +42,8 @@ func Replace(path string, data []byte, opt ReplaceOptions) error {
 	return nil
 }
 
-// Create puts data under the name of a lock or a token, mode 0600 less umask, if there is nothing of that name. What root
-// makes belongs to the directory's owner.
+// Create puts data under the name of a lock or a token, mode 0600 less umask, if there is nothing of that name. What
+// root makes belongs to the directory's owner.
 // Other processes see nothing or the whole, but for what Publish says. The error wraps the system's and names path; it
 // matches fs.ErrExist if the name is taken, by whatever kind of file. Content is forced to the disk only off the local
 // file systems, where others see it no sooner; on a local one a lock dies with the boot that it names.
@@ -58,8 +58,8 @@ func Create(path string, data []byte) error {
 	return t.Publish(path)
 }
 
-// writeTemp writes data to a new file, which is returned open. Dir ends in a separator, or is empty. On error there is no
-// such file.
+// writeTemp writes data to a new file, which is returned open. Dir ends in a separator, or is empty. On error there is
+// no such file.
 func writeTemp(dir string, name func() string, data []byte, sync bool) (*os.File, error) {
 	f, err := createTemp(dir, name)
 	if err != nil {
@@ -90,8 +90,9 @@ func createTemp(dir string, name func() string) (*os.File, error) {
 	}
 }
 
-// CreateEmpty makes an empty file of that mode less umask, if nothing has its name: a file to be flocked. What root makes
-// is the directory's owner's, as all that this package makes. That there is such a file is an error that matches fs.ErrExist.
+// CreateEmpty makes an empty file of that mode less umask, if nothing has its name: a file to be flocked. What root
+// makes is the directory's owner's, as all that this package makes. That there is such a file is an error that matches
+// fs.ErrExist.
 func CreateEmpty(path string, perm fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
