@@ -56,7 +56,7 @@ func (m *model) planClaim() *dialog {
 	d.facts = append(d.facts,
 		Fact{"written", safe(e.Path + " " + written + counter)},
 		Fact{"then", "this screen holds it and renews it until R, quit or a signal releases it"})
-	same := verdict.Verdict{Next: []string{"holdfast claim " + verdict.Quote(e.ID) + " --hold"}}
+	same := verdict.Verdict{Next: []string{verdict.Command("claim", e.ID, "--hold")}}
 	d.command = safe(m.snap.Next(e, &same)[0])
 	return d
 }

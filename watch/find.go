@@ -64,7 +64,7 @@ func (s *Snapshot) Next(e *Entry, v *verdict.Verdict) []string {
 	for i, command := range next {
 		for _, verb := range [...]string{"claim ", "epoch ", "why "} {
 			if strings.HasPrefix(command, "holdfast "+verb) {
-				next[i] += " --root " + verdict.Quote(root)
+				next[i] = verdict.With(command, "--root "+verdict.Quote(root))
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/fslock"
+	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
 	"holdfast/lease"
+	"holdfast/sweep"
 )
 
 // lockEvent is one line of what happens to a lock, for programs.
@@ -52,7 +54,8 @@ func (a *app) acquireCommand() *cobra.Command {
 		Short: "Hold a lock in the foreground",
 		Long: "Waits for the lock at PATH, then holds it, with a heartbeat every five seconds, until it is told to stop by\n" +
 			"TERM or INT (exit 0), or it is lost (exit 6). With --timeout it waits that long at most (exit 124); with\n" +
-			"--timeout 0 it tries once (exit 3 if it is held, 8 if a token blocks it).",
+			"--timeout 0 it tries once (exit 3 if it is held, 7 if it cannot be read, 8 if a token blocks it). A token, a temp\n" +
+			"file and what belongs to a lease are no locks (exit 2).",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
 				return usage("the PATH of one lock is wanted")
@@ -72,7 +75,7 @@ func (c *acquiring) run(ctx context.Context, arg string) error {
 	if c.readOnly {
 		return refused("acquire", arg)
 	}
-	path, err := filepath.Abs(arg)
+	path, err := absolute(arg)
 	if err != nil {
 		return failed(err)
 	}
@@ -88,7 +91,17 @@ func (c *acquiring) run(ctx context.Context, arg string) error {
 
 // acquire waits for the lock for as long as --timeout lets it, and says what it waits for.
 func (a *app) acquire(ctx context.Context, path string) (*fslock.Lock, error) {
-	locker := &fslock.Locker{ReadOnly: a.readOnly, Log: slog.New(withoutErrors{slog.NewTextHandler(a.Stderr, nil)})}
+	if err := noLock(path); err != nil {
+		return nil, err
+	}
+	locker := &fslock.Locker{ReadOnly: a.readOnly, Log: a.log()}
+	if a.isInside() {
+		info := locker.Inspect(path)
+		if h := info.Facts.Holder(); h != nil && a.insideOf(h.WriterEpoch) {
+			e := &fslock.ConflictError{Op: "acquire", Path: path, Holder: h, Verdict: info.Verdict, Err: fslock.ErrHeld}
+			return nil, &problem{code: codeHeld, err: &refusal{fmt.Sprintf("lock %s is %s", path, heldAround), e}}
+		}
+	}
 	if a.timeout.given && a.timeout.d == 0 {
 		lock, err := locker.TryAcquire(path)
 		if err != nil {
@@ -119,6 +132,34 @@ func (a *app) acquire(ctx context.Context, path string) (*fslock.Lock, error) {
 		p.err = fmt.Errorf("timed out after %s: %w", &a.timeout, p.err)
 	}
 	return nil, p
+}
+
+// noLock refuses a path whose name is that of something else, and says how to come to what is meant.
+func noLock(path string) error {
+	dir, name := filepath.Split(path)
+	p := &problem{code: codeUsage}
+	if id, ok := sweep.LeaseOf(path); ok {
+		p.err = fmt.Errorf("%s belongs to the lease %s, and is no lock", path, id)
+		p.hint = "`" + verdict.Command("claim", id, "--hold", "--root "+verdict.Quote(filepath.Clean(dir))) + "` holds the lease."
+		return p
+	}
+	kind, lock := "", filepath.Base(sweep.LockOf(path))
+	if of, token := record.ParseToken(name); token {
+		kind, lock = "reclaim token", of
+	} else if of, _, temp := record.ParseTemp(name); temp {
+		kind, lock = "temp file", of
+	} else if lock != "." {
+		kind = "temp file"
+	}
+	if strings.HasPrefix(name, ".registry-tmp-") {
+		return usage("%s is the name of a lease's temp file, and no lock", path)
+	}
+	if kind == "" {
+		return nil
+	}
+	p.err = fmt.Errorf("%s is the name of a %s, and no lock", path, kind)
+	p.hint = "Its lock is " + dir + lock + ": `" + verdict.Command("acquire", dir+lock) + "`."
+	return p
 }
 
 // tellWaiting looks at the lock that is waited for until ctx is done.
@@ -166,26 +207,35 @@ func (a *app) lockRefusal(err error) *problem {
 	p := &problem{code: codeFailed, err: err}
 	conflict, isConflict := errors.AsType[*fslock.ConflictError](err)
 	switch {
-	case errors.Is(err, fslock.ErrReadOnly):
+	case errors.Is(err, fslock.ErrReadOnly), errors.Is(err, fs.ErrInvalid):
 		p.code = codeUsage
 	case errors.Is(err, fslock.ErrLost):
 		p.code = codeLost
 	case errors.Is(err, fslock.ErrBlocked):
 		p.code = codeBlocked
-	case errors.Is(err, fslock.ErrUnreadable), isConflict && conflict.Verdict.State == verdict.Unreadable:
+	case isUnseen(err), errors.Is(err, fslock.ErrUnreadable), isConflict && conflict.Verdict.State == verdict.Unreadable:
 		p.code = codeUnreadable
 	case errors.Is(err, fslock.ErrHeld):
 		p.code = codeHeld
+	}
+	if isUnseen(err) {
+		p.hint = whoMayRead
 	}
 	if isConflict {
 		c := *conflict
 		c.Ended = nil // that it ran out of time is told once, with the time
 		p.err = &refusal{strings.TrimSuffix(shortener(a.style(), c.Holder).Replace(c.Error()), "."), err}
 		if p.code != codeLost {
-			p.hint = "`holdfast why " + verdict.Quote(c.Path) + "` tells more."
+			p.hint = "`" + verdict.Command("why", c.Path) + "` tells more."
 		}
 	}
 	return p
+}
+
+// isUnseen reports whether err says that what is there may not be read.
+func isUnseen(err error) bool {
+	e, ok := errors.AsType[*record.Error](err)
+	return ok && e.Problem == record.Denied
 }
 
 // keep holds the lock until it is told to stop, or loses it.
@@ -221,7 +271,7 @@ func (c *acquiring) keep(ctx context.Context, lock *fslock.Lock) error {
 
 // lockLost tells that the lock is lost, and to whom, and ends its heartbeat.
 func (c *acquiring) lockLost(lock *fslock.Lock) error {
-	err := whyLost(lock.Verify, fslock.ErrLost)
+	err := whyLost(verification(lock), fslock.ErrLost)
 	_ = c.tellLock("lost", lock, err) // the exit code tells it to whoever does not read
 	_ = lock.Release()                // it joins the heartbeat, and can only say the same
 	return c.lockRefusal(named("acquire", err))
@@ -235,6 +285,26 @@ func named(op string, err error) error {
 		e.Op = op
 	}
 	return err
+}
+
+// verification verifies the lock, and says what has become of one whose loss was found before.
+func verification(lock *fslock.Lock) func() error {
+	return func() error {
+		err := lock.Verify()
+		e, ok := errors.AsType[*fslock.ConflictError](err)
+		if !ok || !errors.Is(err, fslock.ErrLost) || e.Verdict.Sentence != "" {
+			return err
+		}
+		facts := (&fslock.Locker{}).Inspect(lock.Path()).Facts
+		switch {
+		case facts.Missing:
+			e.Verdict.Sentence = "Its file is gone."
+		case facts.Record != nil:
+			e.Holder = facts.Holder()
+			e.Verdict.Sentence = fmt.Sprintf("It is that of pid %d on %s now.", e.Holder.PID, e.Holder.Host)
+		}
+		return err
+	}
 }
 
 // whyLost asks for the reason of a loss that was told; the system may not answer.

@@ -80,7 +80,8 @@ func TestAcquireThatIsLostEnds(t *testing.T) {
 		t.Errorf("it says %q", line)
 	}
 	h.exits(6)
-	if complaints := h.rest(h.complaints); !strings.Contains(complaints, "acquire "+lock+": lock is lost") {
+	complaints := h.rest(h.complaints)
+	if !strings.Contains(complaints, "acquire "+lock+": lock is lost: Its file is gone") || strings.Contains(complaints, "level=") {
 		t.Errorf("it says %q", complaints)
 	}
 }

@@ -54,6 +54,7 @@ type breakPlan struct {
 	never  *problem // why it cannot be broken, whatever is ordered; nil: it can
 	dies   []string // what becomes of whoever has it
 	run    string   // the command that carries it out; "": none does
+	repair string   // the command that has to come first; "": none
 }
 
 // What `break --json` prints, one line. Keys that do not apply are left out.
@@ -68,6 +69,7 @@ type jsonBreak struct {
 	Dies     []string  `json:"dies"`
 	AuditLog string    `json:"audit_log,omitempty"`
 	Command  string    `json:"command,omitempty"` // that carries it out
+	Repair   string    `json:"repair,omitempty"`  // the command that has to come first
 	Expect   string    `json:"expect,omitempty"`
 	Force    bool      `json:"force,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
@@ -84,7 +86,9 @@ func (a *app) breakCommand() *cobra.Command {
 			"what is removed, who dies, and the command that carries it out. Without --yes or --force that is all (exit 2).\n" +
 			"What any contender may take wants --yes; all else wants --force --reason TEXT. NONCE is the claim id or writer\n" +
 			"epoch that the plan shows, or sha256:HEX of the file's bytes where there is none: if something else is there\n" +
-			"by now, nothing is done (exit 6). The audit log is written first; --undo puts back what it tells of.\n\n" +
+			"by now, nothing is done (exit 6).\n\n" +
+			"The audit log is written first, with the bytes that go. --undo puts back those of the last break, and of no older\n" +
+			"one: a lease while nobody was granted it since, a lock if nobody has its name and its holder is not alive.\n\n" +
 			"Other exit codes: 1 nothing is there, 3 held (--undo), 7 not to be read, 8 blocked by a token or by a process.",
 		Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -108,7 +112,7 @@ func (a *app) breakCommand() *cobra.Command {
 	flags.BoolVar(&b.force, "force", false, "break whatever it is (with --reason)")
 	flags.StringVar(&b.reason, "reason", "", "why, for the audit log")
 	flags.BoolVar(&b.dryRun, "dry-run", false, "print the plan only")
-	flags.BoolVar(&b.undo, "undo", false, "put back what was broken last")
+	flags.BoolVar(&b.undo, "undo", false, "put back what the last break of it removed, once, from the audit log")
 	flags.Var(&b.observe, "observe", observeUsage)
 	return cmd
 }
@@ -177,6 +181,9 @@ func (b *breaking) run(ctx context.Context, arg string) error {
 	case err != nil:
 		return b.refusal(err)
 	}
+	if err := noEntry(&t, seen); err != nil {
+		return err
+	}
 	p := b.plan(ctx, sight, t, seen)
 	if !b.json {
 		// A plan that cannot be told is not carried out.
@@ -224,6 +231,20 @@ func breakable(t *target) error {
 	return nil
 }
 
+// noEntry refuses a file that is neither by its name nor by what is in it a lock, lease or token: it is another
+// program's, and whoever named it made a mistake.
+func noEntry(t *target, seen *sighting) error {
+	bad := seen.Seen().Problem
+	switch {
+	case seen.missing(), bad == nil, sweep.IsEntry(filepath.Base(t.path)), seen.token == nil && bad.Torn:
+		return nil
+	}
+	return &problem{
+		code: codeUsage, err: fmt.Errorf("%s is not a lock, lease or token", t.path),
+		hint: "Neither its name nor what is in it is that of one: it is another program's file.",
+	}
+}
+
 // plan says what a break would do, and what it wants for that.
 func (b *breaking) plan(ctx context.Context, sight *sight, t target, seen *sighting) *breakPlan {
 	p := &breakPlan{target: t, seen: seen}
@@ -248,9 +269,8 @@ func (b *breaking) plan(ctx context.Context, sight *sight, t target, seen *sight
 	p.needs = needsForce
 	switch {
 	case seen.token != nil:
-		// One that is no record may be an editor's, where its name is not that of a lock's.
-		known := seen.token.Facts.Record != nil || sweep.LockOf(t.path) != ""
-		if known && !seen.token.Facts.Blocks(seen.token.Facts.Look) {
+		// Where its name is not that of a lock's no attempt is to be expected.
+		if sweep.LockOf(t.path) != "" && !seen.token.Facts.Blocks(seen.token.Facts.Look) {
 			p.needs = needsYes
 		}
 	case seen.lock != nil:
@@ -263,19 +283,15 @@ func (b *breaking) plan(ctx context.Context, sight *sight, t target, seen *sight
 	case seen.Verdict.Claimable.When == verdict.Now:
 		p.needs = needsYes
 	}
-	more := " --expect " + verdict.Quote(p.expected()) + " --yes"
-	if p.needs == needsForce {
-		more = " --expect " + verdict.Quote(p.expected()) + " --force --reason TEXT"
-	}
-	p.run = b.verbOn("break", &t, more)
+	p.run = b.verbOn("break", &t, "--expect "+verdict.Quote(p.expected()), p.wants())
 	p.dies = b.dies(ctx, sight, p)
 	return p
 }
 
 // expected is what --expect has to say of it.
 func (p *breakPlan) expected() string {
-	if p.nonce == "" || strings.HasPrefix(p.nonce, sumPrefix) {
-		return p.sum
+	if p.nonce == "" || strings.HasPrefix(p.nonce, sumPrefix) || strings.ContainsRune(p.nonce, 0) {
+		return p.sum // no argument has a NUL in it
 	}
 	return p.nonce
 }
@@ -293,6 +309,11 @@ func (b *breaking) never(p *breakPlan) *problem {
 			never.hint = "A token lies beside it. " + breakToken(t)
 		}
 		return never
+	case denied(facts):
+		return &problem{
+			code: codeUnreadable, hint: whoMayRead,
+			err: fmt.Errorf("%s cannot be broken: %s", &p.target, strings.TrimSuffix(seen.Verdict.Sentence, ".")),
+		}
 	case facts.Problem != nil && facts.Problem.Problem != record.Malformed:
 		return &problem{
 			code: codeUnreadable, err: fmt.Errorf("%s cannot be broken: %s", &p.target, strings.TrimSuffix(seen.Verdict.Sentence, ".")),
@@ -312,10 +333,45 @@ func (b *breaking) never(p *breakPlan) *problem {
 	case seen.lease.Facts.Section != nil || slices.ContainsFunc(seen.lease.Facts.Inside, func(h proc.FlockHolder) bool { return h.Stopped }):
 		return &problem{
 			code: codeBlocked, err: fmt.Errorf("%s is blocked by %s", &p.target, seen.Verdict.Claimable.By),
-			hint: "`" + b.verbOn("why", &p.target, "") + "` tells more.",
+			hint: "`" + b.verbOn("why", &p.target) + "` tells more.",
+		}
+	default:
+		return b.neverLease(p)
+	}
+	return nil
+}
+
+// neverLease is what its epoch counter has against the removal of a lease.
+func (b *breaking) neverLease(p *breakPlan) *problem {
+	facts := p.seen.lease.Facts
+	switch c := &facts.Counter; {
+	case facts.Record == nil && c.Missing:
+		p.repair = b.onID("epoch", p.target.id, "--set N", "--reason TEXT")
+		if b.root == "" && p.target.arg != p.target.id {
+			p.repair = verdict.With(p.repair, "--root "+verdict.Quote(filepath.Dir(p.target.path)))
+		}
+		return &problem{
+			code: codeBlocked, err: fmt.Errorf("%s is blocked: its epoch counter is missing, so that nothing would be left to tell an epoch, "+
+				"and old ones could come again", &p.target),
+			hint: "`" + p.repair + "` has to come first, with N no lower than any epoch that anybody remembers.",
+		}
+	case facts.Record != nil && facts.Record.Epoch > c.Value && isDirectory(c):
+		return &problem{
+			code: codeBlocked, err: fmt.Errorf("%s is blocked: its epoch has to be kept first, and a directory is in the counter's place (%s)",
+				&p.target, c.Path),
+			hint: moveAway(c.Path),
 		}
 	}
 	return nil
+}
+
+// isDirectory reports whether a directory is in the counter's place, which no counter can be written over.
+func isDirectory(c *verdict.Counter) bool {
+	return c.Problem != nil && isDir(c.Path)
+}
+
+func moveAway(path string) string {
+	return "Look at what is in it, then move it away: `mv " + verdict.Quote(path) + " " + verdict.Quote(path+".old") + "`."
 }
 
 // blocks reports whether the token is in the way of a removal. One that was made under a guard may be stale, which
@@ -330,7 +386,7 @@ func (b *breaking) refuse(p *breakPlan) *problem {
 	case b.expect != "" && p.sum != "" && !p.isExpected(b.expect):
 		return &problem{
 			code: codeLost, err: fmt.Errorf("%s is not %s any more: it is %s", &p.target, b.expect, p.identity()),
-			hint: "Nothing was removed. `" + b.verbOn("why", &p.target, "") + "` tells what is there.",
+			hint: "Nothing was removed. `" + b.verbOn("why", &p.target) + "` tells what is there.",
 		}
 	case p.never != nil:
 		return p.never
@@ -401,6 +457,8 @@ func (b *breaking) breakRefusal(err error) *problem {
 		p.hint = "Nothing was changed: what nobody can look up later is not done."
 	case errors.Is(err, lease.ErrEpoch):
 		return b.refusal(err)
+	case sectionBlocked(err):
+		return b.refusal(err)
 	case errors.Is(err, fslock.ErrBlocked), errors.Is(err, lease.ErrBusy):
 		p.code = codeBlocked
 	case errors.Is(err, fslock.ErrChanged), errors.Is(err, lease.ErrChanged):
@@ -470,7 +528,7 @@ func (b *breaking) encode(p *breakPlan) jsonBreak {
 	enc := &encoder{seen: &watch.Snapshot{}, describe: describe}
 	j := jsonBreak{
 		Schema: schema, Action: audit.ActionBreak, Entry: enc.entry(&p.seen.Entry), Nonce: p.nonce, SHA256: p.sum, Needs: p.needs,
-		Dies: append([]string{}, p.dies...), Command: p.run, Expect: b.expect, Force: b.force, Reason: b.reason,
+		Dies: append([]string{}, p.dies...), Command: p.run, Repair: p.repair, Expect: b.expect, Force: b.force, Reason: b.reason,
 	}
 	if p.never == nil {
 		j.Removes = p.target.path

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"strings"
@@ -34,8 +35,13 @@ type event struct {
 	Holder    *jsonHolder    `json:"holder,omitempty"`
 }
 
-// poll is how often a claim that may wait asks again.
-const poll = 200 * time.Millisecond
+const (
+	// poll is how often a wait looks again.
+	poll = 200 * time.Millisecond
+	// claimPoll is how often, on average, a claim that may wait asks again. Beside those who ask more often, who asks rarely
+	// gets nothing.
+	claimPoll = 50 * time.Millisecond
+)
 
 // claiming is `claim`.
 type claiming struct {
@@ -52,9 +58,10 @@ func (a *app) claimCommand() *cobra.Command {
 		Use:   "claim ID (--hold | --for DURATION)",
 		Short: "Hold a lease in the foreground, renewing it",
 		Long: "Claims the lease of an agent and holds it, renewing it every five seconds, until it is told to stop by\n" +
-			"TERM or INT (exit 0), or it is lost (exit 6). Without --timeout it tries once; with it, it asks again until\n" +
-			"that time is over (exit 124). A claim lives as long as its process: a claim that returned at once would be\n" +
-			"dead at once, so one of --hold and --for must be given.",
+			"TERM or INT (exit 0), or it is lost (exit 6). Without --timeout it tries once (exit 3 if it is held, 7 if it cannot\n" +
+			"be read, 8 if its epoch counter or flock file is damaged, or somebody is inside); with it, it asks again while it\n" +
+			"is held, until that time is over (exit 124). A claim lives as long as its process: a claim that returned at once\n" +
+			"would be dead at once, so one of --hold and --for must be given.",
 		Args: oneID,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
@@ -145,16 +152,30 @@ func refused(op, id string) error {
 }
 
 func (a *app) store(dir string) *lease.Store {
-	log := slog.New(withoutErrors{slog.NewTextHandler(a.Stderr, nil)})
-	return &lease.Store{Dir: dir, ReadOnly: a.readOnly, Log: log}
+	return &lease.Store{Dir: dir, ReadOnly: a.readOnly, Log: a.log()}
 }
 
-// withoutErrors drops what the verb itself tells the person at its end.
-type withoutErrors struct{ slog.Handler }
+// log is the log of the library: what of it is left for a person.
+func (a *app) log() *slog.Logger { return slog.New(unsaid{slog.NewTextHandler(a.Stderr, nil)}) }
 
-func (h withoutErrors) Enabled(ctx context.Context, level slog.Level) bool {
+// unsaid drops what the verb itself tells the person: all errors, at its end, and what it waits for.
+type unsaid struct{ slog.Handler }
+
+func (h unsaid) Enabled(ctx context.Context, level slog.Level) bool {
 	return level < slog.LevelError && h.Handler.Enabled(ctx, level)
 }
+
+func (h unsaid) Handle(ctx context.Context, r slog.Record) error {
+	for _, said := range [...]string{"release failed", "lock is held by a live process", "lock is held for over", "lock is blocked by"} {
+		if strings.HasPrefix(r.Message, said) {
+			return nil
+		}
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h unsaid) WithAttrs(attrs []slog.Attr) slog.Handler { return unsaid{h.Handler.WithAttrs(attrs)} }
+func (h unsaid) WithGroup(name string) slog.Handler       { return unsaid{h.Handler.WithGroup(name)} }
 
 // claim tries once, or again and again until --timeout, and calls waiting with each refusal that it does not return.
 func (c *claiming) claim(ctx context.Context, s *lease.Store, id string, once bool, waiting func(error)) (*lease.Lease, error) {
@@ -177,7 +198,7 @@ func (c *claiming) claim(ctx context.Context, s *lease.Store, id string, once bo
 			return nil, c.refusal(err)
 		}
 		waiting(err)
-		pause := time.NewTimer(poll)
+		pause := time.NewTimer(claimPoll/2 + rand.N(claimPoll))
 		select {
 		case <-limited.Done():
 		case <-pause.C:
@@ -204,7 +225,7 @@ func (a *app) refusal(err error) *problem {
 		p.code = codeUsage
 	case errors.Is(err, lease.ErrLost):
 		p.code = codeLost
-	case errors.Is(err, lease.ErrEpoch), errors.Is(err, lease.ErrBusy):
+	case errors.Is(err, lease.ErrEpoch), errors.Is(err, lease.ErrBusy), sectionBlocked(err):
 		p.code = codeBlocked
 	case errors.Is(err, lease.ErrUnreadable), isConflict && conflict.Verdict.State == verdict.Unreadable:
 		p.code = codeUnreadable
@@ -217,17 +238,29 @@ func (a *app) refusal(err error) *problem {
 	}
 	if e, ok := errors.AsType[*lease.EpochError](err); ok && p.code == codeBlocked {
 		p.err = &refusal{fmt.Sprintf("%s %s: %s: %s", e.Op, e.ID, e.Path, e.Reason), err}
-		p.hint = "`" + a.rooted("holdfast epoch "+verdict.Quote(e.ID)) + "` shows and repairs it."
+		p.hint = "`" + a.onID("epoch", e.ID) + "` shows and repairs it."
+		if isDir(e.Path) {
+			p.hint = moveAway(e.Path)
+		}
 	}
 	return p
 }
 
-// rooted is a command that looks where this one did.
-func (a *app) rooted(command string) string {
+const moveFlockFile = "Look at what it is, and move it away when nobody uses it: the next claim makes the file anew."
+
+// sectionBlocked reports whether err says that what is no file is in the place of a lease's flock file.
+func sectionBlocked(err error) bool {
+	e, ok := errors.AsType[*lease.ConflictError](err)
+	return ok && errors.Is(e.Err, lease.ErrUnreadable) && strings.HasSuffix(e.Path, ".lock")
+}
+
+// onID is a command of the verb on an ID that looks for it where this one did.
+func (a *app) onID(verb, id string, options ...string) string {
+	command := verdict.Command(verb, id, options...)
 	if a.root == "" {
 		return command
 	}
-	return command + " --root " + verdict.Quote(a.root)
+	return verdict.With(command, "--root "+verdict.Quote(a.root))
 }
 
 // refusal is an error in a person's words.
@@ -280,6 +313,9 @@ func (a *app) explainConflict(p *problem, e *lease.ConflictError, now time.Time)
 		says += "lost: it is now that of " + who
 	case errors.Is(e, lease.ErrHolderAlive):
 		says += "it belongs to a process that is not proven dead: " + who
+	case sectionBlocked(e):
+		says += "blocked. " + strings.TrimSuffix(sentence, ".") + " (" + e.Path + ")"
+		p.hint = moveFlockFile
 	default:
 		says += "it cannot be read. " + sentence
 		p.hint = "`holdfast why " + verdict.Quote(e.Path) + "` tells more."
@@ -500,7 +536,7 @@ func (a *app) release(ctx context.Context, arg, claimID string) error {
 	err = l.Release()
 	if errors.Is(err, lease.ErrHolderAlive) {
 		p := a.refusal(err)
-		p.hint = "End that process, or take the lease from it: `" + a.rooted("holdfast break "+verdict.Quote(l.ID())) + "` shows how."
+		p.hint = "End that process, or take the lease from it: `" + a.onID("break", l.ID()) + "` shows how."
 		return p
 	}
 	if err != nil {

@@ -87,6 +87,7 @@ type app struct {
 	ascii    bool
 	theme    string
 	timeout  span
+	lookedUp bool // an ID was, so that --root helps
 }
 
 func (a *app) command() *cobra.Command {

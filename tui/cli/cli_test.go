@@ -230,11 +230,18 @@ func TestEveryVerbMissesWhatItCouldNotPrint(t *testing.T) {
 }
 
 func TestWhatTheSystemRefusesHasANextStep(t *testing.T) {
+	dir := t.TempDir()
+	denied := "The permissions"
+	if os.Geteuid() == 0 {
+		denied = "Root may not do that either"
+	}
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
-		{&lease.IOError{Op: "claim", ID: "x", Err: syscall.EACCES}, "A user who may do that"},
+		{&lease.IOError{Op: "claim", ID: "x", Err: syscall.EACCES}, denied},
+		{&fs.PathError{Op: "stat", Path: filepath.Join(dir, "no", "x.lock"), Err: syscall.ENOENT}, "`mkdir -p " + filepath.Join(dir, "no") + "`"},
+		{&fs.PathError{Op: "stat", Path: filepath.Join(dir, "x.lock"), Err: syscall.ENOENT}, ""},
 		{&lease.IOError{Op: "release", ID: "x", Err: syscall.EROFS}, "mounted read-only"},
 		{&lease.IOError{Op: "claim", ID: "x", Err: lease.ErrReadOnly}, "without --read-only"},
 		{syscall.EIO, ""},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"strconv"
 	"strings"
@@ -123,6 +124,11 @@ func (r *repairing) look(ctx context.Context, arg string) (spot, lease.Epochs, e
 		return place, lease.Epochs{}, err
 	}
 	known, err := r.leases(place).Epochs(place.id, r.repair.Log)
+	if errors.Is(err, fs.ErrNotExist) {
+		return place, known, &problem{
+			code: codeFailed, err: err, hint: "No lease was ever claimed there: the first claim makes that directory. --root names another place.",
+		}
+	}
 	return place, known, failed(err)
 }
 
@@ -177,7 +183,7 @@ func (r *repairing) tellKnown(w io.Writer, known *lease.Epochs) {
 	log := r.logFile()
 	switch {
 	case known.LogErr != nil:
-		r.line(w, "audit log", "cannot be read: %v", known.LogErr)
+		r.line(w, "audit log", "cannot be read: %s", logProblem(known.LogErr))
 	case known.Logged > 0:
 		r.line(w, "audit log", "%d (%s)", known.Logged, log)
 	default:
@@ -195,6 +201,9 @@ func (r *repairing) tellKnown(w io.Writer, known *lease.Epochs) {
 		r.line(w, "next", "%d", known.Next)
 	}
 	switch high := known.Highest(); {
+	case isDirectory(&known.Counter):
+		r.line(w, "repair", "%s", moveAway(known.Counter.Path))
+		r.line(w, "", "then `%s`", r.onID("epoch", known.ID))
 	case high == math.MaxUint64:
 		r.line(w, "repair", "only a lower counter gives a next epoch: --set N --reason TEXT --force")
 	case known.Refusal != "" && high == 0:
@@ -202,6 +211,11 @@ func (r *repairing) tellKnown(w io.Writer, known *lease.Epochs) {
 	case known.Refusal != "", known.Next <= known.Logged:
 		r.line(w, "repair", "--set %d --reason TEXT, or higher", high)
 	}
+}
+
+// logProblem is why the audit log cannot be read, without what follows from that.
+func logProblem(err error) string {
+	return strings.TrimPrefix(err.Error(), lease.ErrAudit.Error()+": ")
 }
 
 func (r *repairing) logFile() string {
@@ -221,6 +235,16 @@ func (r *repairing) set(ctx context.Context, arg string) error {
 		return refused("epoch", place.id)
 	case known.LogErr != nil:
 		return r.refuse(known, fmt.Errorf("set epoch of lease %s: %w", place.id, known.LogErr))
+	}
+	if info, err := r.leases(place).Look(place.id); err == nil && info.Facts.Section != nil {
+		p := &problem{code: codeBlocked, hint: moveFlockFile, err: fmt.Errorf("set epoch of %s: blocked. Its flock file is %s (%s)",
+			place.id, info.Facts.Section.Detail, info.Facts.Section.Path)}
+		return r.refuse(known, p)
+	}
+	if isDirectory(&known.Counter) {
+		return r.refuse(known, &lease.EpochError{
+			Op: "set epoch of", ID: place.id, Path: known.Counter.Path, Reason: "a directory is in its place, which is not written over",
+		})
 	}
 	if below := known.Below(r.repair.Epoch); below != nil && !r.repair.Force {
 		return r.refuse(known, below)
@@ -297,11 +321,17 @@ func nextAfter(known *lease.Epochs, n uint64) uint64 { return max(known.Recorded
 
 // refuse says why the counter is what it was.
 func (r *repairing) refuse(known lease.Epochs, err error) error {
-	p := r.refusal(err)
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
+		p = r.refusal(err)
+	}
 	switch {
+	case ok:
 	case errors.Is(err, lease.ErrEpochBelow):
 		p.code = codeUsage
 		p.hint = "With --force it is set all the same, and old epochs can come again."
+	case isDirectory(&known.Counter):
+		p.hint = moveAway(known.Counter.Path)
 	case errors.Is(err, lease.ErrAudit):
 		p.hint = "Nothing was changed: a repair that nobody can look up later is not made."
 	}
@@ -337,7 +367,7 @@ func (r *repairing) encode(known *lease.Epochs) jsonEpoch {
 		j.LeaseProblem = known.Problem.Error()
 	}
 	if known.LogErr != nil {
-		j.AuditErrors = append(j.AuditErrors, known.LogErr.Error())
+		j.AuditErrors = append(j.AuditErrors, logProblem(known.LogErr))
 	}
 	for _, bad := range known.LogLines {
 		j.AuditErrors = append(j.AuditErrors, bad.Error())

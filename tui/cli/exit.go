@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 
+	"holdfast/fslock/verdict"
 	"holdfast/lease"
 )
 
@@ -78,7 +82,7 @@ func (a *app) report(err error) int {
 	if p.err != nil {
 		st := a.style()
 		fmt.Fprintf(a.Stderr, "holdfast: %s\n", st.Safe(p.err.Error()))
-		if hint := cmp.Or(p.hint, nextStep(p.err)); hint != "" {
+		if hint := cmp.Or(p.hint, a.nextStep(p.err)); hint != "" {
 			fmt.Fprintf(a.Stderr, "%s\n", st.Safe(hint))
 		}
 	}
@@ -86,17 +90,47 @@ func (a *app) report(err error) int {
 }
 
 // nextStep is what can be done about an error of which nobody knows more than the system said.
-func nextStep(err error) string {
+func (a *app) nextStep(err error) string {
+	elsewhere := ""
+	if a.lookedUp {
+		elsewhere = " --root names another place."
+	}
 	switch {
 	case errors.Is(err, lease.ErrReadOnly):
 		return "It is done without --read-only."
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() == 0:
+		return "Root may not do that either: the file system, an attribute or a security module forbids it." + elsewhere
 	case errors.Is(err, fs.ErrPermission):
-		return "A user who may do that can, such as the owner of the directory; --root names another place."
+		return "The permissions of the file and of its directories say who may do that." + elsewhere
 	case errors.Is(err, syscall.EROFS):
-		return "The file system is mounted read-only: nothing can be changed there; --root names another place."
-	default:
+		return "The file system is mounted read-only: nothing can be changed there." + elsewhere
+	case errors.Is(err, fs.ErrNotExist):
+		if dir := missingDir(err); dir != "" {
+			return "There is no directory " + dir + ". If that is the right path, `mkdir -p " + verdict.Quote(dir) + "` makes it." + elsewhere
+		}
+	}
+	return ""
+}
+
+// missingDir is the directory that the error says is not there; "": it is of something else.
+func missingDir(err error) string {
+	path := ""
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		path = e.Path
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		path = e.New
+	}
+	if !filepath.IsAbs(path) {
 		return ""
 	}
+	dir := filepath.Dir(path)
+	if strings.HasSuffix(path, string(filepath.Separator)) {
+		dir = filepath.Clean(path)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return dir
 }
 
 // output remembers the first error of standard output: not everybody who writes there looks at it.

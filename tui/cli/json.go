@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf16"
@@ -207,7 +209,8 @@ func (e *encoder) entry(w *watch.Entry) jsonEntry {
 		j.Evidence = append(j.Evidence, check)
 	}
 	if e.advise {
-		j.Next = e.seen.Next(w, v)
+		// Where the next commands are told the question why was asked.
+		j.Next = slices.DeleteFunc(e.seen.Next(w, v), func(step string) bool { return strings.HasPrefix(step, "holdfast why ") })
 		for _, o := range v.Originals {
 			j.Originals = append(j.Originals, jsonOriginal(o))
 		}

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +23,10 @@ func (a *app) roots(args []string) ([]watch.Root, error) {
 		if err != nil {
 			return failed(err)
 		}
-		roots = append(roots, watch.Root{Path: abs, ChosenBy: chosenBy})
+		// One that is given twice, be it by another name, is one: nothing is told or counted twice.
+		if !slices.ContainsFunc(roots, func(r watch.Root) bool { return r.Path == abs || sameFile(r.Path, abs) }) {
+			roots = append(roots, watch.Root{Path: abs, ChosenBy: chosenBy})
+		}
 		return nil
 	}
 	for _, arg := range args {
@@ -71,6 +76,7 @@ func (a *app) lookUp(ctx context.Context, arg string) (spot, error) {
 	if err := lease.CheckID(arg); err != nil {
 		return spot{}, &problem{code: codeUsage, err: err}
 	}
+	a.lookedUp = true
 	layouts, unseen, err := a.layouts()
 	if err != nil {
 		return spot{}, err
@@ -112,9 +118,24 @@ func (a *app) lookUp(ctx context.Context, arg string) (spot, error) {
 	case len(dirs) == 1:
 		return spot{id: arg, dir: dirs[0]}, nil
 	case unseen != nil:
-		return spot{}, failed(unseen)
+		return spot{}, notSeen(unseen)
 	}
-	return a.newPlace(arg, layouts)
+	place, err := a.newPlace(arg, layouts)
+	if err == nil {
+		// In a directory that may not be searched the lease may be there all the same.
+		if _, serr := os.Lstat(place.dir); errors.Is(serr, fs.ErrPermission) {
+			return spot{}, notSeen(serr)
+		}
+	}
+	return place, err
+}
+
+// notSeen is the error of a place that could not be looked at. What is denied is unreadable, as a lease in it would be.
+func notSeen(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return &problem{code: codeUnreadable, err: err, hint: whoMayRead + " --root names another place."}
+	}
+	return failed(err)
 }
 
 func hasLease(dir, id string) bool {
@@ -134,7 +155,7 @@ func byName(ctx context.Context, layouts []sweep.Layout, name string) ([]spot, e
 		for _, dir := range layouts[i].LeaseDirs {
 			infos, err := (&lease.Store{Dir: dir}).List(ctx)
 			if err != nil {
-				return nil, failed(err)
+				return nil, notSeen(err)
 			}
 			for _, info := range infos {
 				s := spot{id: info.ID, dir: dir, found: true}
@@ -195,6 +216,28 @@ func (a *app) newPlace(id string, layouts []sweep.Layout) (spot, error) {
 func isAgentMux(root watch.Root) bool {
 	return strings.HasPrefix(root.ChosenBy, "$AGENTMUX_") ||
 		strings.HasSuffix(root.Path, filepath.FromSlash("/.agentmux/shared"))
+}
+
+// absolute is the path from the root. It names the same file: behind a link, ".." is another place than the letters say.
+func absolute(path string) (string, error) {
+	if !slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") {
+		return filepath.Abs(path)
+	}
+	if !filepath.IsAbs(path) {
+		wd, err := os.Getwd()
+		if err != nil {
+			return "", err
+		}
+		path = wd + string(filepath.Separator) + path
+	}
+	dir, name := filepath.Split(path)
+	if name == ".." {
+		dir, name = path, ""
+	}
+	if dir, err := filepath.EvalSymlinks(dir); err == nil {
+		return filepath.Join(dir, name), nil
+	}
+	return path, nil // whoever opens it is told why that does not go
 }
 
 func isDir(path string) bool {

@@ -124,11 +124,24 @@ func worst(snap *watch.Snapshot, entries []*watch.Entry) int {
 			code = verdict.Worse(code, e.Verdict.ExitCode())
 		}
 	}
-	if len(unseen(snap)) > 0 {
-		code = verdict.Worse(code, codeCannotTell)
-	}
-	return code
+	return verdict.Worse(code, unseenCode(snap))
 }
+
+// unseenCode is the code for what could not be looked at: what is denied is unreadable, of all else nothing can be told.
+func unseenCode(snap *watch.Snapshot) int {
+	switch {
+	case slices.ContainsFunc(snap.Errors, isDenied):
+		return codeUnreadable
+	case len(unseen(snap)) > 0:
+		return codeCannotTell
+	default:
+		return 0
+	}
+}
+
+const whoMayRead = "What was denied can be looked at by a user who may read it."
+
+func isDenied(e watch.EntryError) bool { return errors.Is(e.Err, fs.ErrPermission) }
 
 var errName = errors.New("no such name")
 
@@ -216,8 +229,7 @@ func (a *app) tellErrors(snap *watch.Snapshot, named, inJSON bool) {
 			fmt.Fprintf(a.Stderr, "holdfast: %s\n", short(st, place))
 		}
 	}
-	denied := slices.ContainsFunc(snap.Errors, func(e watch.EntryError) bool { return errors.Is(e.Err, fs.ErrPermission) })
-	if denied && !inJSON {
-		fmt.Fprintln(a.Stderr, "What was denied can be looked at by a user who may read it.")
+	if slices.ContainsFunc(snap.Errors, isDenied) && !inJSON {
+		fmt.Fprintln(a.Stderr, whoMayRead)
 	}
 }

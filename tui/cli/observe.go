@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,7 +101,7 @@ func (a *app) target(ctx context.Context, arg string) (target, error) {
 }
 
 func (a *app) targetAt(arg string) (target, error) {
-	path, err := filepath.Abs(arg)
+	path, err := absolute(arg)
 	if err != nil {
 		return target{}, failed(err)
 	}
@@ -123,12 +125,11 @@ func (a *app) targetAt(arg string) (target, error) {
 }
 
 // verbOn is a command of the verb on the target that works from wherever it is pasted.
-func (a *app) verbOn(verb string, t *target, more string) string {
-	command := "holdfast " + verb + " " + verdict.Quote(t.arg) + more
+func (a *app) verbOn(verb string, t *target, options ...string) string {
 	if t.arg == t.id {
-		return a.rooted(command)
+		return a.onID(verb, t.id, options...)
 	}
-	return command
+	return verdict.Command(verb, t.arg, options...)
 }
 
 // sighting is one look at a target: exactly one of lease, lock and token is set.
@@ -142,7 +143,8 @@ type sighting struct {
 // look looks at a target. The error says that its directory cannot be looked at.
 func (s *sight) look(t *target) (*sighting, error) {
 	dir, name := filepath.Split(t.path)
-	if _, err := os.Stat(dir); err != nil {
+	// That it may not be looked at is the verdict on what is in it.
+	if _, err := os.Stat(dir); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return nil, failed(err)
 	}
 	see := &sighting{Entry: watch.Entry{Kind: t.kind, Root: t.path, Path: t.path}}

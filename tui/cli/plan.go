@@ -10,6 +10,7 @@ import (
 
 	"holdfast/fslock/proc"
 	"holdfast/fslock/verdict"
+	"holdfast/sweep"
 	"holdfast/tui/text"
 )
 
@@ -22,7 +23,11 @@ func (b *breaking) tellPlan(w io.Writer, p *breakPlan) {
 	}
 	fmt.Fprintf(w, "plan: break %s\n", st.Safe(title))
 	words := shortenerOf(st, &seen.Entry)
-	b.line(w, "now", "%s. %s", text.Word(seen.Verdict.State), words.Replace(seen.Verdict.Sentence))
+	sentence := seen.Verdict.Sentence
+	if seen.token != nil && sweep.LockOf(p.target.path) == "" {
+		sentence = strings.Replace(sentence, ": cleared by the next attempt", "", 1) // nobody makes one there
+	}
+	b.line(w, "now", "%s. %s", text.Word(seen.Verdict.State), words.Replace(sentence))
 	if seen.missing() {
 		return
 	}
@@ -30,6 +35,9 @@ func (b *breaking) tellPlan(w io.Writer, p *breakPlan) {
 		b.line(w, "holder", "%s", words.Replace(b.holder(h, seen.Seen().Look)))
 	}
 	if p.never != nil {
+		if p.repair != "" {
+			b.line(w, "repair", "%s", p.repair)
+		}
 		return
 	}
 	if p.nonce != "" {
@@ -57,8 +65,12 @@ func (b *breaking) tellPlan(w io.Writer, p *breakPlan) {
 		file = "the audit log, for which there is no place: " + err.Error()
 	}
 	b.line(w, "first", "a line in %s: who, why, and the whole record", file)
-	if seen.token == nil {
-		b.line(w, "undo", "%s", b.verbOn("break", &p.target, " --undo"))
+	switch {
+	case seen.token != nil:
+	case seen.lease != nil && seen.lease.Facts.Record == nil:
+		b.line(w, "undo", "none: what cannot be read is not put back, but its bytes are in that line")
+	default:
+		b.line(w, "undo", "%s", b.verbOn("break", &p.target, "--undo"))
 	}
 	b.line(w, "run", "%s", p.run)
 }
@@ -67,13 +79,12 @@ func (b *breaking) tellPlan(w io.Writer, p *breakPlan) {
 func (b *breaking) stays(p *breakPlan) string {
 	facts := p.seen.lease.Facts
 	next, refusal := facts.NextEpoch()
-	epoch := "`" + b.rooted("holdfast epoch "+verdict.Quote(p.target.id)) + "`"
+	epoch := "`" + b.onID("epoch", p.target.id) + "`"
 	switch {
 	case refusal == "":
 		return fmt.Sprintf("its epoch counter: the next owner gets %d", next)
-	case facts.Counter.Missing:
-		return "nothing: its epoch counter is missing, so epochs begin anew, and old ones can come again. " + epoch +
-			" sets it, and had better come first"
+	case isDirectory(&facts.Counter):
+		return refusal + ": no claim is granted before what is in its place was moved away; " + epoch + " tells of it"
 	default:
 		return refusal + ": no claim is granted before " + epoch + " repairs it"
 	}
@@ -110,6 +121,9 @@ func (b *breaking) dies(ctx context.Context, sight *sight, p *breakPlan) []strin
 	case seen.token != nil:
 		if p.needs == needsYes {
 			return []string{"nobody: an attempt on its lock would clear it"}
+		}
+		if finding.Answer == proc.Dead {
+			return []string{"nobody: its maker is gone"}
 		}
 		return []string{fmt.Sprintf("nobody; but if its maker is at work on %s, two remove it at once, and a lock that a third one has "+
 			"just taken can go with it", seen.LockOf)}

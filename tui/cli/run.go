@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,14 +31,40 @@ const (
 	killAfter = 3 * time.Second
 	// leaveAfter is how long what the command started may outlive it without being told of.
 	leaveAfter = 200 * time.Millisecond
+	// dieAfter is the same where a signal went to all of them: on a busy machine it takes its time.
+	dieAfter = time.Second
+	// lookFirst is when it is first looked at again whether they still run, and lookLast how long is waited between looks at
+	// the most: each looks at all processes.
+	lookFirst, lookLast = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
 // running is `run`.
 type running struct {
 	claiming
-	lock, lease string
+	lock, lease single
 	notGot      uint8
 	ownCode     bool // notGot was given
+	interrupted bool // by the terminal's ^C, as whoever started us is to see
+}
+
+// single is the text of a flag that is given at most once: which of two is meant, nobody could tell.
+type single struct {
+	text  string
+	given bool
+}
+
+func (s *single) String() string { return s.text }
+func (s *single) Type() string   { return "string" }
+
+func (s *single) Set(text string) error {
+	switch {
+	case s.given:
+		return fmt.Errorf("it was given before, as %q", s.text)
+	case text == "":
+		return errors.New("it is empty")
+	}
+	s.text, s.given = text, true
+	return nil
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -52,7 +77,8 @@ func (a *app) runCommand() *cobra.Command {
 			"most (exit 124); with --timeout 0 it tries once (exit 3 if it is held).\n\n" +
 			"The command finds HOLDFAST_PATH and HOLDFAST_NONCE in its environment, of a lease also HOLDFAST_ID and\n" +
 			"HOLDFAST_EPOCH. Signals are passed on to it and to what it starts. If the hold is lost, these get TERM, and\n" +
-			"KILL 3 s later (exit 6). What of that it leaves running runs on without the hold.",
+			"KILL 3 s later (exit 6). What of that it leaves running runs on without the hold.\n\n" +
+			killedHelp,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
 				return usage("a command is wanted, after --")
@@ -70,19 +96,19 @@ func (a *app) runCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.SetInterspersed(false) // what follows the command is its own
-	flags.StringVar(&r.lock, "lock", "", "the lock at that `PATH`")
-	flags.StringVar(&r.lease, "lease", "", "the lease of that `ID`")
+	flags.Var(&r.lock, "lock", "the lock at that `PATH`")
+	flags.Var(&r.lease, "lease", "the lease of that `ID`")
 	flags.Uint8VarP(&r.notGot, "not-got", "E", 0, "exit with this `CODE` when it was not got")
 	r.claimantFlags(cmd)
 	return cmd
 }
 
 func (r *running) check(cmd *cobra.Command) error {
-	if (r.lock == "") == (r.lease == "") {
+	if r.lock.given == r.lease.given {
 		return usage("one of --lock and --lease is wanted")
 	}
 	for _, name := range [...]string{"owner", "block", "session", "channel"} {
-		if r.lock != "" && cmd.Flags().Changed(name) {
+		if r.lock.given && cmd.Flags().Changed(name) {
 			return usage("--%s is a claimant's: a lock has none", name)
 		}
 	}
@@ -103,7 +129,7 @@ type tenure struct {
 }
 
 // run gets what is wanted, and runs the command under it.
-func (r *running) run(ctx context.Context, args []string) error {
+func (r *running) run(ctx context.Context, args []string) (err error) {
 	signals := make(chan os.Signal, 16)
 	// Who ignores a signal, as under nohup, wants the command to ignore it, too.
 	signal.Notify(signals, slices.DeleteFunc(ending(), signal.Ignored)...)
@@ -112,6 +138,11 @@ func (r *running) run(ctx context.Context, args []string) error {
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
+	defer func() {
+		if p, ok := errors.AsType[*problem](err); ok && p.err == nil && r.interrupted {
+			dieOfInterrupt()
+		}
+	}()
 
 	t, err := r.await(ctx, signals)
 	if err == nil {
@@ -151,6 +182,7 @@ func (r *running) await(ctx context.Context, signals chan os.Signal) (*tenure, e
 		select {
 		case sig := <-signals:
 			signal.Stop(signals) // a second one ends the process as it always does
+			r.interrupted = sig == os.Interrupt && hasTerminal()
 			cancel(&signalError{sig})
 		case err := <-got:
 			switch {
@@ -166,10 +198,10 @@ func (r *running) await(ctx context.Context, signals chan os.Signal) (*tenure, e
 }
 
 func (r *running) get(ctx context.Context) (*tenure, error) {
-	if r.lock != "" {
+	if r.lock.given {
 		return r.getLock(ctx)
 	}
-	place, err := r.lookUp(ctx, r.lease)
+	place, err := r.lookUp(ctx, r.lease.text)
 	if err != nil {
 		return nil, err
 	}
@@ -181,10 +213,17 @@ func (r *running) get(ctx context.Context) (*tenure, error) {
 			return nil, failed(err)
 		}
 	}
+	store := r.store(place.dir)
+	if r.isInside() {
+		if info, err := store.Look(place.id); err == nil {
+			if h := info.Facts.Holder(); h != nil && r.insideOf(h.ClaimID) {
+				return nil, &problem{code: codeHeld, err: fmt.Errorf("lease %s is %s", place.id, heldAround)}
+			}
+		}
+	}
 	r.claimant.Version = readBuild().Version
 	n := notice{app: r.app, what: "lease " + place.id}
-	once := r.timeout.given && r.timeout.d == 0
-	l, err := r.claim(ctx, r.store(place.dir), place.id, once, func(err error) {
+	l, err := r.claim(ctx, store, place.id, r.timeout.given && r.timeout.d == 0, func(err error) {
 		if e, ok := errors.AsType[*lease.ConflictError](err); ok {
 			n.tell(&e.Verdict, e.Holder)
 		}
@@ -223,9 +262,9 @@ func (r *running) get(ctx context.Context) (*tenure, error) {
 
 func (r *running) getLock(ctx context.Context) (*tenure, error) {
 	if r.readOnly {
-		return nil, refused("run", r.lock)
+		return nil, refused("run", r.lock.text)
 	}
-	path, err := filepath.Abs(r.lock)
+	path, err := absolute(r.lock.text)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -236,15 +275,28 @@ func (r *running) getLock(ctx context.Context) (*tenure, error) {
 	return &tenure{
 		name: "lock " + l.Path(), resting: "has no heartbeat meanwhile, and is taken by nobody on this machine",
 		env:  []string{"HOLDFAST_PATH=" + l.Path(), "HOLDFAST_NONCE=" + l.WriterEpoch()},
-		lost: l.Lost(), errLost: fslock.ErrLost, verify: l.Verify, renew: l.Verify, release: l.Release, explain: r.lockRefusal,
+		lost: l.Lost(), errLost: fslock.ErrLost, verify: verification(l), renew: l.Verify, release: l.Release, explain: r.lockRefusal,
 	}, nil
 }
 
+const heldAround = "held by the run that this one is inside of: it would never end"
+
+// outer are the nonces of the runs around this process, the innermost first.
+func (a *app) outer() []string {
+	return strings.Fields(a.Getenv("HOLDFAST_NONCE") + " " + a.Getenv("HOLDFAST_AROUND"))
+}
+
+func (a *app) isInside() bool { return len(a.outer()) > 0 }
+
+// insideOf reports whether the hold of that nonce is a run's that waits for this process: who waits for it in turn
+// waits for ever.
+func (a *app) insideOf(nonce string) bool { return slices.Contains(a.outer(), nonce) }
+
 // change is what happened to a command.
 type change struct {
-	ended   bool
-	code    int            // what it ended with; 128 and n if signal n ended it
-	stopped syscall.Signal // what stopped it, if it has not ended
+	ended bool
+	code  int            // what it ended with; 128 and n if signal n ended it
+	by    syscall.Signal // what ended or stopped it; 0: it ended by itself
 }
 
 // under runs the command to its end, and gives up what it ran under.
@@ -262,17 +314,25 @@ func (r *running) under(ctx context.Context, t *tenure, args []string, signals c
 	defer g.close()
 	lost, done := t.lost, ctx.Done()
 	var kill <-chan time.Time
+	signaled := false // all of it, so that it may be ending
 	for {
 		select {
 		case c := <-g.changes:
 			if c.ended {
-				g.takeBack()
-				return r.after(t, g, c.code, kill)
+				had := g.end(c.by != 0)
+				leave := leaveAfter
+				if signaled || slices.Contains(ending(), os.Signal(c.by)) {
+					leave = dieAfter
+				}
+				err := r.after(t, g, c.code, leave, kill)
+				// Only from a death by it does a shell know that a loop around us is to end.
+				r.interrupted = had && c.by == syscall.SIGINT && !isClosed(t.lost)
+				return err
 			}
 			if isClosed(t.lost) {
 				continue // it is ending, or will be killed
 			}
-			if g.suspend(c.stopped, signals, func() { r.say("stopped; the %s is still held: it %s", t.name, t.resting) }) {
+			if g.suspend(c.by, signals, func() { r.say("stopped; the %s is still held: it %s", t.name, t.resting) }) {
 				// What was lost while nobody looked is no command's to go on with.
 				_ = t.renew() // lost says so
 				if !isClosed(t.lost) {
@@ -280,6 +340,7 @@ func (r *running) under(ctx context.Context, t *tenure, args []string, signals c
 				}
 			}
 		case sig := <-signals:
+			signaled = signaled || slices.Contains(ending(), sig)
 			g.pass(sig)
 		case <-lost:
 			lost = nil
@@ -291,28 +352,30 @@ func (r *running) under(ctx context.Context, t *tenure, args []string, signals c
 			r.say("the command does not end: killing it")
 			g.kill()
 		case <-done:
-			done = nil
+			done, signaled = nil, true
 			g.terminate()
 		}
 	}
 }
 
-// after gives up what an ended command ran under, and tells what it left behind. Kill is when that is to be killed, of a
-// hold that is lost.
-func (r *running) after(t *tenure, g *group, code int, kill <-chan time.Time) error {
+// after gives up what an ended command ran under, and tells what it left behind. That has the time of leave to go by
+// itself; kill is when it is to be killed, of a hold that is lost.
+func (r *running) after(t *tenure, g *group, code int, leave time.Duration, kill <-chan time.Time) error {
 	if isClosed(t.lost) {
-		for g.runs() && kill != nil {
+		for pause := lookFirst; g.runs() && kill != nil; pause = min(2*pause, lookLast) {
 			select {
 			case <-kill:
 				kill = nil
 				g.kill()
-			case <-time.After(leaveAfter / 10):
+			case <-time.After(pause):
 			}
 		}
 		return r.lost(t)
 	}
-	for begun := time.Now(); g.runs() && time.Since(begun) < leaveAfter; {
-		time.Sleep(leaveAfter / 20)
+	left := g.runs()
+	for begun, pause := time.Now(), lookFirst; left && time.Since(begun) < leave; pause = min(2*pause, lookLast) {
+		time.Sleep(pause)
+		left = g.runs()
 	}
 	// It may be lost for some seconds without anybody having looked.
 	err := inTime(t.verify)
@@ -322,7 +385,7 @@ func (r *running) after(t *tenure, g *group, code int, kill <-chan time.Time) er
 		r.released(t.release())
 		err = exit(code)
 	}
-	if g.runs() {
+	if left && g.runs() {
 		r.say("the command has ended, but what it started still runs (process group %d): without the %s", g.pid, t.name)
 	}
 	return err
@@ -356,8 +419,13 @@ func (r *running) command(t *tenure, args []string) (*exec.Cmd, error) {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		// Of a run around this one, they would name another hold.
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"HOLDFAST_PATH", "HOLDFAST_ID", "HOLDFAST_EPOCH", "HOLDFAST_NONCE"}, name)
+		return slices.Contains([]string{
+			"HOLDFAST_PATH", "HOLDFAST_ID", "HOLDFAST_EPOCH", "HOLDFAST_NONCE", "HOLDFAST_AROUND",
+		}, name)
 	})
+	if around := r.outer(); len(around) > 0 {
+		env = append(env, "HOLDFAST_AROUND="+strings.Join(around, " "))
+	}
 	return &exec.Cmd{
 		Path: path, Args: args, Env: append(env, t.env...), Stdin: r.Stdin, Stdout: r.terminal, Stderr: r.Stderr,
 	}, nil

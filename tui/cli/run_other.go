@@ -14,6 +14,8 @@ func ending() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
 // passedOn are the other signals that a command gets in our place: there are none here.
 func passedOn() []os.Signal { return nil }
 
+const killedHelp = "A run that is killed leaves its command running, without the hold."
+
 // group is a command. What it starts is not bound to it here: it is neither ended nor told of. A run that is killed leaves
 // its command running.
 type group struct {
@@ -49,6 +51,11 @@ func (g *group) suspend(syscall.Signal, <-chan os.Signal, func()) bool { return 
 
 func (g *group) resume() {}
 
-func (g *group) takeBack() {}
+func (g *group) end(bool) bool { return false }
 
 func (g *group) close() {}
+
+// hasTerminal and dieOfInterrupt: here a console tells all of its processes itself.
+func hasTerminal() bool { return false }
+
+func dieOfInterrupt() {}

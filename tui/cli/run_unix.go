@@ -8,10 +8,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"holdfast/fslock/proc"
 )
 
 // ending are the signals that end a wait.
@@ -33,6 +37,9 @@ type group struct {
 	tty     int  // descriptor of the controlling terminal; -1: there is none
 	own     int  // our own process group
 	wants   bool // the command is to have the terminal
+
+	before *term.State // the terminal's modes as the command found them; nil: it never had it
+	modes  *term.State // the command's, while it is stopped; nil: it is not, or had not the terminal
 }
 
 // startGroup starts the command. Changes must be received until it has ended.
@@ -46,9 +53,16 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 	// command when that asks for it.
 	g.wants = g.tty >= 0 && isTerminal(cmd.Stdin) && isTerminal(cmd.Stdout)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if g.wants && g.foreground() == g.own {
-		// Before the command begins: it might read at once.
-		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, g.tty
+	asks := make(chan os.Signal, 1)
+	if g.tty >= 0 && g.foreground() == g.own {
+		g.look()
+		if g.wants {
+			// Before the command begins: it might read at once.
+			cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, g.tty
+		}
+		// What a command inherits as ignored, as from a shell's $(...), it could not ask with: it would be refused instead.
+		// What is caught here, it does not inherit.
+		signal.Notify(asks, syscall.SIGTTIN, syscall.SIGTTOU)
 	}
 	dieWithUs(cmd.SysProcAttr)
 	started := make(chan error)
@@ -65,6 +79,7 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 		}
 	}()
 	err = <-started
+	signal.Stop(asks)
 	if g.tty >= 0 {
 		// Who has not the terminal is stopped when he gives it away, and may be when he writes there. The command must not
 		// inherit this: it runs already.
@@ -96,10 +111,10 @@ func (g *group) follow(cmd *exec.Cmd) {
 		case err != nil:
 			g.changes <- change{ended: true, code: codeFailed} // somebody else took its code
 		case status.Stopped():
-			g.changes <- change{stopped: status.StopSignal()}
+			g.changes <- change{by: status.StopSignal()}
 			continue
 		case status.Signaled():
-			g.changes <- change{ended: true, code: codeSignal + int(status.Signal())}
+			g.changes <- change{ended: true, code: codeSignal + int(status.Signal()), by: status.Signal()}
 		default:
 			g.changes <- change{ended: true, code: status.ExitStatus()}
 		}
@@ -119,12 +134,20 @@ func (g *group) pass(sig os.Signal) {
 		return
 	}
 	g.signal(s)
+	if slices.Contains(ending(), sig) {
+		g.resume() // who is stopped does not hear it
+	}
 }
 
 // resume lets the command go on, with the terminal if that is ours to give.
 func (g *group) resume() {
 	if g.wants && g.foreground() == g.own {
+		if g.before == nil {
+			g.look()
+		}
 		g.hand(g.pid)
+		g.set(g.modes)
+		g.modes = nil
 	}
 	g.signal(syscall.SIGCONT)
 }
@@ -144,8 +167,10 @@ func (g *group) terminate() {
 
 func (g *group) kill() { g.signal(syscall.SIGKILL) }
 
-// runs reports whether anything is left of the group.
-func (g *group) runs() bool { return !errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH) }
+// runs reports whether anything of the group runs.
+func (g *group) runs() bool {
+	return !errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH) && !proc.GroupEnded(g.pid)
+}
 
 // suspend does what a stop of the command asks for, and reports whether the command is to go on now. It calls say
 // before it stops ourselves, and takes the CONT by which we go on out of signals: passed on late, that could let the
@@ -169,30 +194,66 @@ func (g *group) suspend(by syscall.Signal, signals <-chan os.Signal, say func())
 	// Nothing of it may run while nobody keeps the hold: neither what does not heed the stop, nor what somebody let go on
 	// meanwhile.
 	g.signal(syscall.SIGSTOP)
-	g.takeBack()
+	if g.takeBack() {
+		g.modes, _ = term.GetState(g.tty) // nil: nothing is put back
+		g.set(g.before)
+	}
+	// An earlier CONT is not the one. What may end the command lets it go on: then we do, too.
+	if g.passUntil(signals, false) {
+		return true
+	}
 	say()
-	g.passUntil(signals, false) // an earlier CONT is not the one
 	if syscall.Kill(0, syscall.SIGSTOP) == nil {
 		g.passUntil(signals, true)
+	}
+	if g.foreground() == g.own {
+		g.look() // the shell may have other modes for us now
 	}
 	return true
 }
 
-// passUntil hands on the signals that are there, or all until a CONT comes; but no CONT.
-func (g *group) passUntil(signals <-chan os.Signal, goesOn bool) {
+// passUntil hands on the signals that are there, or all until a CONT comes; but no CONT. It reports whether one of them
+// lets the command go on.
+func (g *group) passUntil(signals <-chan os.Signal, goesOn bool) (resumed bool) {
 	for goesOn || len(signals) > 0 {
 		if sig := <-signals; sig != syscall.SIGCONT {
 			g.pass(sig)
+			resumed = resumed || slices.Contains(ending(), sig)
 		} else if goesOn {
-			return
+			break
 		}
 	}
+	return resumed
 }
 
-// takeBack takes the terminal from the command.
-func (g *group) takeBack() {
-	if g.foreground() == g.pid {
-		g.hand(g.own)
+// end takes the terminal back from a command that has ended, and reports whether it or we had it. What a signal ended could
+// not put the terminal's modes back, and left it raw, perhaps.
+func (g *group) end(bySignal bool) (had bool) {
+	had = g.foreground() == g.own
+	if g.takeBack() {
+		had = true
+		if bySignal {
+			g.set(g.before)
+		}
+	}
+	return had
+}
+
+// takeBack takes the terminal from the command if it has it, and reports that.
+func (g *group) takeBack() bool {
+	if g.foreground() != g.pid {
+		return false
+	}
+	g.hand(g.own)
+	return true
+}
+
+// look keeps the terminal's modes as they are while it is ours.
+func (g *group) look() { g.before, _ = term.GetState(g.tty) } // nil: nothing is put back
+
+func (g *group) set(modes *term.State) {
+	if modes != nil {
+		_ = term.Restore(g.tty, modes) // a terminal that is gone has none
 	}
 }
 
@@ -203,6 +264,24 @@ func (g *group) foreground() int {
 		return -1
 	}
 	return pgrp
+}
+
+// hasTerminal reports whether a terminal's ^C reaches us: our group is its foreground one.
+func hasTerminal() bool {
+	tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(tty)
+	return (&group{tty: tty}).foreground() == syscall.Getpgrp()
+}
+
+// dieOfInterrupt ends this process by INT, unless that is ignored.
+func dieOfInterrupt() {
+	signal.Reset(syscall.SIGINT)
+	if syscall.Kill(syscall.Getpid(), syscall.SIGINT) == nil {
+		time.Sleep(answerLimit) // another thread gets it
+	}
 }
 
 func (g *group) hand(pgrp int) {

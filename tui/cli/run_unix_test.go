@@ -20,6 +20,7 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"holdfast/fslock/record"
 )
@@ -35,7 +36,7 @@ func playUnix(role string, args []string) {
 	case "signals", "stubborn": // says each signal; ends by TERM, but a stubborn one does not
 		signal.Notify(signals, heard...)
 		goneWithTheTest()
-		fmt.Println("ready")
+		fmt.Println("ready", os.Getpid())
 		for sig := range signals {
 			fmt.Println("got", sig)
 			if sig == syscall.SIGTERM && role == "signals" {
@@ -78,6 +79,40 @@ func playUnix(role string, args []string) {
 		select {}
 	case "shell":
 		shell(args)
+	case "sleeper": // says so, and dies by whatever comes
+		fmt.Println("ready")
+		time.Sleep(2 * patience)
+	case "slow": // takes its time to end by TERM
+		signal.Notify(signals, syscall.SIGTERM)
+		goneWithTheTest()
+		fmt.Println("ready")
+		<-signals
+		time.Sleep(400 * time.Millisecond)
+	case "raw": // makes its terminal raw, does not heed TERM, and tells after a CONT whether it is raw still
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGCONT)
+		_, err := term.MakeRaw(0)
+		raw, _ := term.GetState(0)
+		fmt.Println("raw", os.Getpid(), err)
+		for sig := range signals {
+			if now, err := term.GetState(0); sig == syscall.SIGCONT && err == nil {
+				fmt.Println("raw again:", *now == *raw)
+			}
+		}
+	case "substitution": // what a shell does for $(...): the job is in its own group, its output caught, and may not stop
+		signal.Ignore(syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGTSTP)
+		job := exec.Command(args[0], args[1:]...)
+		job.Stdin, job.Stderr = os.Stdin, os.Stderr
+		out, err := job.Output()
+		fmt.Printf("substituted %q, %v\n", out, err)
+	case "asker": // asks its terminal, wherever its output goes
+		tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+		if err == nil {
+			fmt.Fprintln(tty, "asking")
+			var line string
+			line, err = bufio.NewReader(tty).ReadString('\n')
+			fmt.Print("answer ", line)
+		}
+		fmt.Println(err)
 	}
 }
 
@@ -127,7 +162,11 @@ func shell(args []string) {
 			return
 		}
 		if !status.Stopped() {
-			fmt.Printf("ended %d, terminal given back: %v\n", status.ExitStatus(), terminal(own))
+			how := strconv.Itoa(status.ExitStatus())
+			if status.Signaled() {
+				how = "by " + status.Signal().String()
+			}
+			fmt.Printf("ended %s, terminal given back: %v\n", how, terminal(own))
 			line, err := in.ReadString('\n')
 			fmt.Printf("shell read %q, %v\n", line, err)
 			return
@@ -184,20 +223,20 @@ func onTerminal(t *testing.T, args ...string) *screen {
 	return s
 }
 
-// sees waits for the text, and forgets what comes before its end.
-func (s *screen) sees(want string) {
+// sees waits for the text, forgets what comes before its end, and returns what came before it.
+func (s *screen) sees(want string) string {
 	s.t.Helper()
 	bound := time.After(patience)
 	for {
 		s.mu.Lock()
 		text, over := s.text, s.over
-		_, after, found := strings.Cut(text, want)
+		before, after, found := strings.Cut(text, want)
 		if found {
 			s.text = after
 		}
 		s.mu.Unlock()
 		if found {
-			return
+			return before
 		}
 		if over {
 			s.t.Fatalf("%q is not to be seen at the end, but %q", want, text)
@@ -316,7 +355,9 @@ func TestEndedBySignal(t *testing.T) {
 		c.exits(128 + int(sig))
 	}
 	h := claim(t, root)
-	c := run(t, "--root", root, "--lease", "x", "-E", "77", "--", "worker", "env")
+	waiting := exec.Command("holdfast", "run", "--root", root, "--lease", "x", "-E", "77", "--", "worker", "env")
+	waiting.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // with a terminal it would die by the signal
+	c := start(t, waiting)
 	c.hears(c.complaints, "waiting for lease x")
 	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -360,7 +401,7 @@ func TestHoldIsLost(t *testing.T) {
 		says       string
 		obeys      bool
 	}{
-		{"lock removed, command ends by TERM", "lock", remove, []string{"signals"}, "lost", true},
+		{"lock removed, command ends by TERM", "lock", remove, []string{"signals"}, "lock is lost: Its file is gone", true},
 		{"lease taken over, command ignores TERM", "lease", takenOver, []string{"stubborn"}, "it is now that of ", false},
 		{"lease removed, grandchild ignores TERM", "lease", remove, []string{"parent", "stubborn", "waits"}, "nobody holds it", false},
 	} {
@@ -383,7 +424,7 @@ func TestHoldIsLost(t *testing.T) {
 				t.Errorf("it ended %v after the loss", after)
 			}
 			r.rest(r.lines) // nobody of the group is left to write there
-			if complaints := r.rest(r.complaints); !strings.Contains(complaints, c.says) {
+			if complaints := r.rest(r.complaints); !strings.Contains(complaints, c.says) || strings.Contains(complaints, "level=") {
 				t.Errorf("it says %q", complaints)
 			}
 		})
@@ -424,6 +465,59 @@ func TestLossIsFoundAtTheEnd(t *testing.T) {
 	}
 	_ = c.in.Close()
 	c.exits(6)
+}
+
+// What still ends when the command has ended is nothing that it has left, nor is what has ended and nobody has asked for.
+func TestWhatEndsByASignalMayTakeItsTime(t *testing.T) {
+	askNobody(t)
+	root, _ := leases(t)
+	c := run(t, "--root", root, "--lease", "x", "--", "worker", "parent", "slow", "waits")
+	c.hears(c.lines, "ready")
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	c.exits(0)
+	if complaints := c.rest(c.complaints); complaints != "" {
+		t.Errorf("it says %q", complaints)
+	}
+}
+
+func TestStoppedCommandHearsASignal(t *testing.T) {
+	root, file := leases(t)
+	c := run(t, "--root", root, "--lease", "x", "--", "worker", "signals")
+	pid := pidIn(t, c.hears(c.lines, "ready"))
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM} {
+		if signal.Ignored(sig) {
+			continue
+		}
+		if err := errors.Join(syscall.Kill(pid, syscall.SIGSTOP), c.Process.Signal(sig)); err != nil {
+			t.Fatal(err)
+		}
+		c.hears(c.lines, "got "+sig.String())
+	}
+	c.exits(9)
+	gone(t, file)
+}
+
+// pidIn is the number at the end of a worker's first line.
+func pidIn(t *testing.T, line string) int {
+	t.Helper()
+	fields := strings.Fields(line)
+	pid, err := strconv.Atoi(fields[len(fields)-1])
+	if err != nil {
+		t.Fatalf("no pid in %q", line)
+	}
+	return pid
+}
+
+// A release that fails is told once, in words.
+func TestFailedReleaseIsToldOnce(t *testing.T) {
+	lock := filepath.Join(t.TempDir(), "x.lock")
+	c := run(t, "--lock", lock, "--", "sh", "-c", `echo "{ no record" >"$0.new" && mv "$0.new" "$0"`, lock)
+	c.exits(0)
+	if complaints := c.rest(c.complaints); !strings.Contains(complaints, "it was not released") || strings.Contains(complaints, "\n") {
+		t.Errorf("it says %q", complaints)
+	}
 }
 
 func TestWhatTheCommandLeavesIsTold(t *testing.T) {

@@ -101,12 +101,14 @@ func tellUnseen(w io.Writer, st text.Style, places []string) {
 	}
 }
 
+const seeWhy = " `holdfast why` tells more."
+
 // headline says whether anything is stuck, and that not all could be looked at.
 func headline(st text.Style, snap *watch.Snapshot) string {
 	stuck, places := snap.Stuck(), unseen(snap)
 	var parts []string
 	if len(stuck) > 0 {
-		parts = append(parts, st.CutMiddle(tui.Headline(st, stuck, "", 2*maxName), maxField)+" `holdfast why` tells more.")
+		parts = append(parts, st.CutMiddle(tui.Headline(st, stuck, "", 2*maxName), maxField)+seeWhy)
 	}
 	if len(places) > 0 {
 		verb := "places could not be looked at"

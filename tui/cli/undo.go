@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -39,7 +40,7 @@ func (b *breaking) putBack(ctx context.Context, arg string) error {
 	if t.kind != watch.Lease && t.kind != watch.Lock {
 		return usage("--undo puts back leases and locks; %s is a %s, which stays removed", t.path, t.kind)
 	}
-	broken, ok, err := lastBroken(b.log, t.path)
+	broken, ok, err := b.log.LastAct(t.path)
 	if err != nil {
 		return failed(fmt.Errorf("the audit log cannot be read: %w", err))
 	}
@@ -49,6 +50,9 @@ func (b *breaking) putBack(ctx context.Context, arg string) error {
 			code: codeFailed, err: fmt.Errorf("there is nothing to put back: the audit log tells of no break of %s", &t),
 			hint: "The log is " + file + "; `holdfast log` prints it.",
 		}
+	}
+	if broken.Action == audit.ActionUndo {
+		return b.alreadyBack(&t, &broken)
 	}
 	if !b.json {
 		if err := b.print(func(w io.Writer) { b.tellUndo(w, &t, &broken, time.Now()) }); err != nil {
@@ -61,7 +65,7 @@ func (b *breaking) putBack(ctx context.Context, arg string) error {
 			return refused("break --undo", t.String())
 		}
 		if err := b.restore(ctx, &t, broken); err != nil {
-			p := b.inTime(ctx, b.undoRefusal(err))
+			p := b.inTime(ctx, b.undoRefusal(&t, &broken, err))
 			if b.json {
 				j := b.encodeUndo(&t, &broken)
 				j.Refused = p.Error()
@@ -90,45 +94,60 @@ func (b *breaking) restore(ctx context.Context, t *target, broken audit.Entry) e
 	return b.sight().locker.Restore(ctx, broken, fslock.Removal{Reason: reason, Log: b.log})
 }
 
-// lastBroken is the newest break of path that was not undone since. Each undo belongs to the last break before it.
-func lastBroken(log *audit.Log, path string) (last audit.Entry, ok bool, err error) {
-	var broken []audit.Entry
-	_, _, err = log.Last(path, func(e *audit.Entry) bool {
-		switch e.Action {
-		case audit.ActionBreak:
-			broken = append(broken, *e)
-		case audit.ActionUndo:
-			broken = broken[:max(0, len(broken)-1)]
-		}
-		return false
-	})
-	if err != nil || len(broken) == 0 {
-		return audit.Entry{}, false, err
+func (b *breaking) alreadyBack(t *target, undo *audit.Entry) *problem {
+	return &problem{
+		code: codeLost, err: fmt.Errorf("there is nothing to put back: %s was already put back, %s, by %s", t, ago(undo.Time, time.Now()), who(undo.Who)),
+		hint: "Only the last break is undone, and once; `holdfast log` tells of all.",
 	}
-	return broken[len(broken)-1], true, nil
 }
 
 // undoRefusal says why nothing was put back: what is there now stays.
-func (b *breaking) undoRefusal(err error) *problem {
+func (b *breaking) undoRefusal(t *target, broken *audit.Entry, err error) *problem {
 	p := b.breakRefusal(err)
-	state, refused := verdict.Free, false
-	if e, ok := errors.AsType[*lease.ConflictError](err); ok {
-		state, refused = e.Verdict.State, true
-	} else if e, ok := errors.AsType[*fslock.ConflictError](err); ok {
-		state, refused = e.Verdict.State, p.code != codeBlocked
+	state := verdict.Free
+	if e, ok := errors.AsType[*lease.ConflictError](err); ok && !sectionBlocked(err) {
+		state = e.Verdict.State
+	} else if e, ok := errors.AsType[*fslock.ConflictError](err); ok && errors.Is(err, fslock.ErrHeld) {
+		state = e.Verdict.State
+		p.err = b.inWords(stands(t, state)+": "+e.Verdict.Sentence, e.Holder, err)
+	} else if errors.Is(err, fs.ErrInvalid) {
+		p.err = &refusal{fmt.Sprintf("%s is not put back: the audit log's entry does not have its bytes", t), err}
 	} else {
-		refused = errors.Is(err, fs.ErrInvalid)
-	}
-	if !refused {
 		return p
 	}
+	// Another undo may have been quicker: then it is not in the way, but done.
+	if last, ok, lerr := b.log.LastAct(t.path); lerr == nil && ok && last.Action == audit.ActionUndo && !last.Time.Before(broken.Time) &&
+		last.Who.PID != os.Getpid() {
+		return b.alreadyBack(t, &last)
+	}
 	p.code, p.hint = codeLost, "Nothing was written."
-	switch state {
-	case verdict.Live, verdict.Late, verdict.Stopped, verdict.Remote, verdict.Unknown:
+	if holds(state) {
 		p.code, p.hint = codeHeld, "Nothing was written: whoever has it keeps it."
-	default:
 	}
 	return p
+}
+
+// stands says what is in the way of a lock that is to be put back.
+func stands(t *target, state verdict.State) string {
+	_, err := os.Lstat(t.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("%s is not put back, for its holder is alive", t)
+	case holds(state):
+		return fmt.Sprintf("%s is not put back, for it is held again", t)
+	default:
+		return fmt.Sprintf("%s is not put back, for something else has its name by now", t)
+	}
+}
+
+// holds reports whether somebody has what is in that state, as far as can be told.
+func holds(state verdict.State) bool {
+	switch state {
+	case verdict.Live, verdict.Late, verdict.Stopped, verdict.Remote, verdict.Unknown:
+		return true
+	default:
+		return false
+	}
 }
 
 func (b *breaking) encodeUndo(t *target, broken *audit.Entry) jsonUndo {

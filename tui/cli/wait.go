@@ -67,6 +67,11 @@ func (a *app) wait(ctx context.Context, arg string) error {
 		if err != nil {
 			return a.refusal(err)
 		}
+		if told == "" {
+			if err := noEntry(&t, seen); err != nil {
+				return err // nobody would ever let it go
+			}
+		}
 		v := &seen.Verdict
 		if v.Claimable.When == verdict.Now {
 			return a.print(func(w io.Writer) { a.tellWaited(w, &t, &seen.Entry, v, time.Since(begin)) })
@@ -146,6 +151,9 @@ func (a *app) stillHeld(ctx context.Context, t *target, seen *sighting, waited t
 	}
 	if clears := text.Clears(*v, time.Now()); clears != "" {
 		p.hint = "It clears " + clears + "."
+	}
+	if denied(seen.Seen()) {
+		p.hint = strings.TrimSpace(p.hint + " " + whoMayRead)
 	}
 	return p
 }

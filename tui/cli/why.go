@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
 	"holdfast/sweep"
 	"holdfast/watch"
@@ -181,6 +182,8 @@ func (q *inquiry) ask(arg string) error {
 		return q.askDir(arg)
 	case err == nil:
 		return q.askPath(arg)
+	case errors.Is(err, fs.ErrPermission) && hasSeparator(arg):
+		return q.askPath(arg)
 	case !errors.Is(err, fs.ErrNotExist) && hasSeparator(arg):
 		return failed(err)
 	case sweep.IsEntry(filepath.Base(arg)):
@@ -191,7 +194,7 @@ func (q *inquiry) ask(arg string) error {
 
 // askPath adds the entry at a path. Only that is looked at: a root elsewhere may not answer.
 func (q *inquiry) askPath(arg string) error {
-	path, err := filepath.Abs(arg)
+	path, err := absolute(arg)
 	if err != nil {
 		return failed(err)
 	}
@@ -263,6 +266,8 @@ func (q *inquiry) unknown(arg string) error {
 		places = append(places, root.Path)
 	}
 	switch {
+	case slices.ContainsFunc(q.whole.Errors, isDenied):
+		p.code, p.hint = codeUnreadable, "Could not be looked at: "+strings.Join(unseen(q.whole), ", ")+". "+whoMayRead
 	case len(near) > 0:
 		p.hint = "Did you mean " + strings.Join(near, ", ") + "?"
 	case len(places) > 0:
@@ -323,9 +328,17 @@ func (q *inquiry) answer(everything bool) error {
 	// What was found by its name is not in doubt because of what else could not be looked at.
 	if q.searched && len(unseen(&q.seen)) > 0 {
 		q.tellErrors(&q.seen, false, q.json)
-		code = verdict.Worse(code, codeCannotTell)
+		code = verdict.Worse(code, unseenCode(&q.seen))
+	}
+	told := q.searched && slices.ContainsFunc(q.seen.Errors, isDenied)
+	if !told && !q.json && slices.ContainsFunc(q.entries, func(e *watch.Entry) bool { return denied(e.Seen()) }) {
+		fmt.Fprintln(q.Stderr, whoMayRead)
 	}
 	return exit(code)
+}
+
+func denied(seen *verdict.Seen) bool {
+	return seen != nil && seen.Problem != nil && seen.Problem.Problem == record.Denied
 }
 
 func (q *inquiry) tellEntries(w io.Writer, enc *encoder) {
@@ -364,7 +377,7 @@ func (q *inquiry) tellEverything(w io.Writer, enc *encoder) {
 		q.tellEmpty(w, q.whole)
 		return
 	case len(places) > 0:
-		fmt.Fprintln(w, headline(st, q.whole))
+		fmt.Fprintln(w, strings.Replace(headline(st, q.whole), seeWhy, "", 1))
 		tellUnseen(w, st, places)
 		if len(q.entries) > 0 {
 			fmt.Fprintln(w)
