@@ -65,10 +65,7 @@ func (c cast) play(t *testing.T, steps int) {
 		if left--; left < 0 {
 			return
 		}
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		dir := t.TempDir()
 		var bad string
 		var trace []string
 		inPlayTime(t, func(t *testing.T) {
@@ -367,10 +364,7 @@ func TestTwoTakeOversByTurns(t *testing.T) {
 // byTurns is false when who makes the last steps has not so many. Without any of the second's, that is the first.
 func byTurns(t *testing.T, pair [2]string, notLocal bool, first, second int) (more bool) {
 	t.Helper()
-	dir, err := os.MkdirTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := t.TempDir()
 	inPlayTime(t, func(t *testing.T) {
 		w := newWorld(dir, t.Context(), rules{fatal: true, notLocal: notLocal, coarse: true})
 		defer w.end()
@@ -410,7 +404,8 @@ func TestLimitsOfMixedUse(t *testing.T) {
 		act         func(w *world, original, ours *process)
 	}{
 		{
-			"removes a malformed lock that has become another's", "torn", "nothing", [2]string{"old@here", "ours@here"},
+			"removes a malformed lock that has become another's", "torn", "nothing",
+			[2]string{"old@here", "ours@here"},
 			func(w *world, original, ours *process) {
 				w.until(original, gapMalformedLock, orderWait)
 				w.pass(16 * time.Second)
@@ -418,7 +413,8 @@ func TestLimitsOfMixedUse(t *testing.T) {
 			},
 		},
 		{
-			"stalls over a minute before its token is written", "dead", "nothing", [2]string{"new@here", "ours@here"},
+			"stalls over a minute before its token is written", "dead", "nothing",
+			[2]string{"new@here", "ours@here"},
 			func(w *world, original, ours *process) {
 				w.until(original, "write half of the token", orderTry)
 				original.since = time.Time{} // so that time may pass
@@ -429,7 +425,8 @@ func TestLimitsOfMixedUse(t *testing.T) {
 			},
 		},
 		{
-			"replaces the lock after a silence in its heartbeat", "nothing", "nothing", [2]string{"old@there", "ours@here"},
+			"replaces the lock after a silence in its heartbeat", "nothing", "nothing",
+			[2]string{"old@there", "ours@here"},
 			func(w *world, original, ours *process) {
 				w.until(original, holding, orderTry)
 				w.pass(6 * time.Second)
@@ -456,7 +453,8 @@ func TestLimitsOfMixedUse(t *testing.T) {
 			},
 		},
 		{
-			"releases what has become another's after a silence", "nothing", "nothing", [2]string{"new@there", "ours@here"},
+			"releases what has become another's after a silence", "nothing", "nothing",
+			[2]string{"new@there", "ours@here"},
 			func(w *world, original, ours *process) {
 				w.until(original, holding, orderTry)
 				w.until(original, "remove the own lock", orderRelease)

@@ -137,7 +137,7 @@ func newWorld(dir string, ctx context.Context, r rules) *world {
 }
 
 // synchronise lets a bubble's clock begin where the real one stands, so that times of files mean something there.
-func synchronise(real time.Time) { time.Sleep(real.Sub(time.Now())) }
+func synchronise(real time.Time) { time.Sleep(time.Until(real)) }
 
 func (w *world) log(format string, args ...any) {
 	w.said.Lock()

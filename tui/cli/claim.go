@@ -175,7 +175,8 @@ func (h unsaid) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h unsaid) WithAttrs(attrs []slog.Attr) slog.Handler { return unsaid{h.Handler.WithAttrs(attrs)} }
-func (h unsaid) WithGroup(name string) slog.Handler       { return unsaid{h.Handler.WithGroup(name)} }
+
+func (h unsaid) WithGroup(name string) slog.Handler { return unsaid{h.Handler.WithGroup(name)} }
 
 // claim tries once, or again and again until --timeout, and calls waiting with each refusal that it does not return.
 func (c *claiming) claim(ctx context.Context, s *lease.Store, id string, once bool, waiting func(error)) (*lease.Lease, error) {

@@ -272,7 +272,7 @@ func hasTerminal() bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(tty)
+	defer func() { _ = unix.Close(tty) }()
 	return (&group{tty: tty}).foreground() == syscall.Getpgrp()
 }
 
