@@ -182,6 +182,7 @@ func (w *world) spawn(kind, hostName string) *process {
 			p.runOriginal()
 		}
 	})
+	synctest.Wait() // till it stands before its first step
 	return p
 }
 
