@@ -13,7 +13,8 @@ import (
 // asks the system once for what each single one asks anew.
 const fewLeases = 8
 
-// fewLocks is how many locks, tokens and temps of a root are looked at without listing it again.
+// fewLocks is how many locks, tokens and temps of a root are looked at without listing it again, and of how many
+// entries every look asks who waits for a lease: of more only full looks do.
 const fewLocks = 256
 
 // plan decides when time alone changes a verdict.
@@ -160,7 +161,7 @@ func (e *engine) reread(ctx context.Context, p *pass, i int, picked []int) (chan
 	case ok:
 	case p.rested:
 		p.looked[i] = true
-		return e.look(ctx, i)
+		return e.look(ctx, p, i)
 	default:
 		e.roots[i].nextAt = p.now
 		return false
@@ -168,7 +169,7 @@ func (e *engine) reread(ctx context.Context, p *pass, i int, picked []int) (chan
 	for n, j := range picked {
 		was, is := &look.entries[j], fresh[n]
 		is.Root, is.Name, is.Checkout = was.Root, was.Name, was.Checkout
-		changed = changed || !sameContent(was, &is) || !sameJudgement(was, &is, true)
+		changed = changed || !sameContent(was, &is) || !sameJudgement(was, &is, true) || !sameWaiters(was, &is)
 		look.entries[j] = is
 	}
 	return changed
@@ -214,5 +215,6 @@ func (w *Watcher) readAgain(ctx context.Context, look *rootLook, picked []int) (
 		}
 		fresh = append(fresh, is)
 	}
+	w.sections(fresh)
 	return slices.Clip(fresh), true
 }

@@ -38,7 +38,7 @@ type Change struct {
 
 // Diff tells what changed from one snapshot to the next: roots first, then entries in the order of the newer
 // snapshot, then what is gone. Two looks at the same things differ in nothing, however much time is between them,
-// unless time itself changed a verdict. A nil snapshot has no roots and no entries.
+// unless time itself changed a verdict; who waits, and what of it is hidden, is no change of an entry. A nil snapshot has no roots and no entries.
 func Diff(older, newer *Snapshot) []Change {
 	if older == nil {
 		older = &Snapshot{}
@@ -115,13 +115,21 @@ func taken(was, is *Entry) bool {
 		return false
 	case a == nil:
 		return was.Verdict.State == verdict.Free
-	case a.ClaimID != b.ClaimID || a.WriterEpoch != b.WriterEpoch:
-		return true
-	case b.ClaimID != "" || b.WriterEpoch != "":
-		return false
 	default:
-		return a.PID != b.PID || a.Host != b.Host || a.OwnerBootID != b.OwnerBootID || a.BlockID != b.BlockID ||
-			!a.Acquired.Equal(b.Acquired)
+		return !sameHolder(a, b)
+	}
+}
+
+// sameHolder reports whether two records are of one hold: by their nonces, or by all else where there are none.
+func sameHolder(a, b *verdict.Holder) bool {
+	switch {
+	case a.ClaimID != b.ClaimID || a.WriterEpoch != b.WriterEpoch:
+		return false
+	case b.ClaimID != "" || b.WriterEpoch != "":
+		return true
+	default:
+		return a.PID == b.PID && a.Host == b.Host && a.OwnerBootID == b.OwnerBootID && a.BlockID == b.BlockID &&
+			a.Acquired.Equal(b.Acquired)
 	}
 }
 
@@ -149,11 +157,16 @@ func sameToken(a, b *verdict.Token) bool {
 		a.Created.Equal(b.Created) && near(a.Clears, b.Clears)
 }
 
+// sameWaiters reports whether the same processes wait, in the same way. It is no part of a judgement: a screen shows
+// who waits, and a line for each that comes and goes would drown what matters.
+func sameWaiters(a, b *Entry) bool { return a.Hidden == b.Hidden && slices.Equal(a.Waiters, b.Waiters) }
+
 func sameContent(a, b *Entry) bool {
 	return bytes.Equal(a.Raw, b.Raw) && (a.Raw == nil) == (b.Raw == nil)
 }
 
-// same reports whether b says nothing that a did not say: content, judgement, errors and how roots are watched.
+// same reports whether b says nothing that a did not say: content, judgement, who waits, errors and how roots are
+// watched.
 func same(a, b *Snapshot) bool {
 	return slices.Equal(a.Roots, b.Roots) && sameErrors(a.Errors, b.Errors) && sameEntries(a.Entries, b.Entries)
 }
@@ -174,7 +187,8 @@ func sameEntries(a, b []Entry) bool {
 	}
 	for i := range a {
 		x, y := &a[i], &b[i]
-		if keyOf(x) != keyOf(y) || x.Root != y.Root || x.Name != y.Name || !sameContent(x, y) || !sameJudgement(x, y, true) {
+		if keyOf(x) != keyOf(y) || x.Root != y.Root || x.Name != y.Name || !sameContent(x, y) ||
+			!sameJudgement(x, y, true) || !sameWaiters(x, y) {
 			return false
 		}
 	}

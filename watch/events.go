@@ -190,6 +190,7 @@ func (e *engine) hear(ev fsnotify.Event) {
 	}
 	if d := e.dirs[filepath.Dir(ev.Name)]; d != nil && (counts(ev) || e.isRoot(ev.Name)) {
 		e.dirty(d, now)
+		e.hearPoll(ev, now)
 	}
 }
 

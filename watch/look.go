@@ -33,14 +33,16 @@ type Watcher struct {
 	Log      *slog.Logger // nil: discards
 	ReadOnly bool         // what Store and Locker return refuses every change
 
-	seq    atomic.Uint64
-	mu     sync.Mutex
-	stores map[string]*lease.Store // by directory
-	locker *fslock.Locker
-	names  map[string]*sweep.Names                     // by root
-	open   func() (source, error)                      // nil: fsnotify
-	fsOf   func(path string) (name string, local bool) // nil: record.FileSystem
-	spent  func() time.Duration                        // nil: this process's processor time
+	seq     atomic.Uint64
+	mu      sync.Mutex
+	rescans chan chan struct{}      // nil: nobody asked yet
+	stores  map[string]*lease.Store // by directory
+	locker  *fslock.Locker
+	names   map[string]*sweep.Names                     // by root
+	open    func() (source, error)                      // nil: fsnotify
+	fsOf    func(path string) (name string, local bool) // nil: record.FileSystem
+	spent   func() time.Duration                        // nil: this process's processor time
+	past    past
 }
 
 // Look looks at all roots once. The error is the context's; a place that cannot be looked at is in the snapshot's
@@ -50,12 +52,16 @@ func (w *Watcher) Look(ctx context.Context) (*Snapshot, error) {
 	looks := make([]*rootLook, len(w.Roots))
 	for i := range w.Roots {
 		looks[i] = w.lookAt(ctx, i)
+		if ctx.Err() == nil {
+			w.sections(looks[i].entries)
+		}
 		looks[i].root.Watch = noMode
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s := w.assemble(looks, time.Now())
+	pollers(s.Entries, nil)
 	s.Seq = w.seq.Add(1)
 	return s, nil
 }
@@ -135,7 +141,7 @@ type place struct {
 	path     string // where the system tells no numbers: the cleaned path
 }
 
-// lookAt looks at the i-th root. A finished context makes the look incomplete.
+// lookAt looks at the i-th root, but not at who waits there. A finished context makes the look incomplete.
 func (w *Watcher) lookAt(ctx context.Context, i int) *rootLook {
 	look := &rootLook{at: time.Now()}
 	look.root = Root{Path: w.Roots[i].Path, ChosenBy: w.Roots[i].ChosenBy}

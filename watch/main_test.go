@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"holdfast/fslock"
 	"holdfast/fslock/proc"
 	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
@@ -42,6 +43,17 @@ func TestMain(m *testing.M) {
 			os.Exit(3)
 		}
 		fmt.Print(lines(s))
+	case "flock": // waits for an flock
+		f, err := os.OpenFile(os.Getenv(argVar), os.O_RDWR, 0)
+		if err == nil {
+			err = waitForFlock(f)
+		}
+		fmt.Fprintln(os.Stderr, "the flock was had:", err)
+		os.Exit(3)
+	case "acquire": // waits for a lock
+		_, err := new(fslock.Locker).Acquire(context.Background(), os.Getenv(argVar))
+		fmt.Fprintln(os.Stderr, "the lock was had:", err)
+		os.Exit(3)
 	}
 }
 

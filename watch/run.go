@@ -32,10 +32,11 @@ const (
 	noMode   = "none"
 )
 
-// Run emits a snapshot at once and then whenever something changed: content, verdict, token, epoch, name, error, or
-// how a root is watched; at most ten a second. Sentences and evidence alone, which tell ages, are no change. What
-// time or a death changes is emitted when it is due (expiries within about 0.1 s, deaths and stops within about
-// 1 s), without any event of the file system. Locks, tokens and temps that live under 50 ms are not emitted.
+// Run emits a snapshot at once and then whenever something changed: content, verdict, token, epoch, name, who waits,
+// error, or how a root is watched; at most ten a second. Sentences and evidence alone, which tell ages, are no change.
+// What time or a death changes is emitted when it is due (expiries within about 0.1 s, deaths and stops within about
+// 1 s), without any event of the file system; who waits in flock is asked every 5 s, of many leases more rarely. Locks,
+// tokens and temps that live under 50 ms are not emitted.
 //
 // It blocks until ctx ends and returns nil then; there is no other end. emit is called by one goroutine, and Run
 // waits for it. Everything that Run started has ended when it returns.
@@ -56,6 +57,7 @@ func (w *Watcher) Run(ctx context.Context, emit func(*Snapshot)) error {
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	requests := w.requests()
 	for {
 		var events <-chan fsnotify.Event
 		var failures <-chan error
@@ -77,6 +79,8 @@ func (w *Watcher) Run(ctx context.Context, emit func(*Snapshot)) error {
 				break
 			}
 			e.missed(err)
+		case done := <-requests:
+			e.rescan(done)
 		case <-timer.C:
 			e.step(ctx)
 			if ctx.Err() != nil {
@@ -99,12 +103,17 @@ type engine struct {
 	noSource error
 	dirs     map[string]*watched // of which the source tells
 
-	emitted time.Time // when last was emitted
-	rest    time.Time // no root is looked at before
-	scanAt  time.Time // of the next full look
+	emitted time.Time       // when last was emitted
+	rest    time.Time       // no root is looked at before
+	scanAt  time.Time       // of the next full look
+	asked   []chan struct{} // closed after it
 	tickAt  time.Time
 	dueAt   time.Time // when time alone changes a verdict; zero: never
 	held    bool      // something is too young to be shown
+
+	polls   map[pollOf]*poll    // that events told of
+	pollers map[string][]Waiter // of those, who waits, by lock
+	readAt  time.Time           // when a temp was read last because of an event
 }
 
 // rootState is what Run knows of one root.
@@ -161,7 +170,7 @@ func (e *engine) next() time.Time {
 	for i := range e.roots {
 		at = earlier(at, e.roots[i].suspectAt)
 	}
-	at = earlier(earlier(at, e.tickAt), e.dueAt)
+	at = earlier(earlier(at, e.tickAt), earlier(e.dueAt, e.pollsEnd()))
 	return later(at, e.emitted.Add(emitGap))
 }
 
@@ -188,6 +197,7 @@ func (e *engine) lose(err error) {
 type pass struct {
 	now    time.Time
 	rested bool   // roots may be looked at
+	full   bool   // everything is looked at
 	looked []bool // which roots were
 }
 
@@ -195,17 +205,18 @@ type pass struct {
 func (e *engine) step(ctx context.Context) {
 	now, before := time.Now(), e.w.processorTime()
 	p := &pass{now: now, rested: !now.Before(e.rest), looked: make([]bool, len(e.roots))}
-	full := p.rested && !now.Before(e.scanAt)
-	if full {
+	p.full = p.rested && !now.Before(e.scanAt)
+	if p.full {
 		e.openSource()
 	}
 	changed := e.last == nil || e.held
+	changed = e.countPolls(now) || changed
 	for i := range e.roots {
 		r := &e.roots[i]
-		r.rewatch = r.rewatch || full
-		if at := r.lookAt(); full || p.rested && !at.IsZero() && !now.Before(at) {
+		r.rewatch = r.rewatch || p.full
+		if at := r.lookAt(); p.full || p.rested && !at.IsZero() && !now.Before(at) {
 			p.looked[i] = true
-			changed = e.look(ctx, i) || changed
+			changed = e.look(ctx, p, i) || changed
 		}
 	}
 	if ctx.Err() != nil {
@@ -241,25 +252,34 @@ func (e *engine) step(ctx context.Context) {
 	if slices.Contains(p.looked, true) {
 		e.rest = end.Add(restFactor * spent)
 	}
-	if full {
+	if p.full {
 		e.scanAt = end.Add(max(scanGap, scanFactor*spent))
 	}
 	if s != nil {
 		s.Seq = e.w.seq.Add(1)
 		e.last, e.emitted = s, end
+		e.w.past.note(s)
 		e.emit(s)
+	}
+	if p.full {
+		e.answer()
 	}
 }
 
 // look looks at the i-th root, follows its directories and decides when it is looked at next. It reports whether
 // anything changed.
-func (e *engine) look(ctx context.Context, i int) (changed bool) {
+func (e *engine) look(ctx context.Context, p *pass, i int) (changed bool) {
 	r, old := &e.roots[i], e.looks[i]
 	// An event that comes from here on may be of a change that this look does not see.
 	r.first, r.last = time.Time{}, time.Time{}
 	look := e.w.lookAt(ctx, i)
 	if ctx.Err() != nil {
 		return false
+	}
+	if p.full || old == nil || len(look.entries) <= fewLocks {
+		e.w.sections(look.entries)
+	} else {
+		keepWaiters(old.entries, look.entries)
 	}
 	e.looks[i] = look
 	now := time.Now()
@@ -317,6 +337,7 @@ func (e *engine) draw() *Snapshot {
 	}
 	s := e.w.assemble(e.looks, time.Now())
 	e.holdBack(s)
+	pollers(s.Entries, e.pollers)
 	if e.last != nil && same(e.last, s) {
 		return nil
 	}

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -24,7 +25,22 @@ type running struct {
 
 	mu        sync.Mutex
 	snapshots []*Snapshot
+	texts     []string // of each when it was emitted
 	times     []time.Time
+}
+
+// whole tells all of a snapshot that a look or time could change.
+func whole(s *Snapshot) string {
+	text := fmt.Sprint(s.Seq, s.Time.UnixNano(), s.Roots, s.Errors)
+	for _, e := range s.Entries {
+		v := e.Verdict
+		text += fmt.Sprintf("\n%v %s %q %v %q %v %v %d %v %v %x", e.Kind, e.Path, e.Name, v.State, v.Sentence, v.Flags, v.Claimable,
+			e.Epoch, e.Waiters, e.Hidden, e.Raw)
+		if e.Token != nil {
+			text += fmt.Sprint(*e.Token)
+		}
+	}
+	return text
 }
 
 // start starts w and checks what Run promises of every emission.
@@ -53,7 +69,7 @@ func start(t *testing.T, w *Watcher) *running {
 					t.Errorf("snapshot %d says nothing new", s.Seq)
 				}
 			}
-			r.snapshots, r.times = append(r.snapshots, s), append(r.times, now)
+			r.snapshots, r.times, r.texts = append(r.snapshots, s), append(r.times, now), append(r.texts, whole(s))
 			select {
 			case r.news <- struct{}{}:
 			default:
@@ -103,6 +119,11 @@ func (r *running) stop() {
 	r.cancel()
 	if err := <-r.ended; err != nil {
 		r.t.Errorf("Run returned %v", err)
+	}
+	for i, s := range r.snapshots {
+		if is := whole(s); is != r.texts[i] {
+			r.t.Errorf("snapshot %d was changed after it was emitted, from\n%s\nto\n%s", s.Seq, r.texts[i], is)
+		}
 	}
 }
 

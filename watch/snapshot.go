@@ -48,6 +48,24 @@ type Entry struct {
 	Token    *verdict.Token  // locks: the token beside it
 	LockOf   string          // tokens and temps: the path of the lock they belong to
 	Raw      []byte          // the file's bytes, nil when not read
+	Waiters  []Waiter        // leases and locks: who waits for it, by pid; never changed in place
+	// Hidden: the kernel tells of an flock on the lease's flock file, and nobody can be seen who holds it: such a
+	// process is in another namespace, or /proc hides it. Inside a pid namespace the kernel may not even tell.
+	Hidden bool
+}
+
+// How a Waiter waits.
+const (
+	ByFlock = "flock" // blocked in flock(2) on a lease's flock file
+	ByPoll  = "poll"  // tries again and again to make a lock
+)
+
+// Waiter is a process of this machine that waits for a lease's critical section or for a lock.
+type Waiter struct {
+	PID     int    // as seen from here
+	Name    string // its command name, not made safe for a terminal; "": unknown
+	How     string // ByFlock or ByPoll
+	Stopped bool   // stopped, traced or frozen
 }
 
 // Root is one directory or file that is looked at.
