@@ -17,11 +17,12 @@ type tab uint8
 const (
 	tabOverview tab = iota
 	tabProcess
+	tabHistory
 	tabRaw
 	tabs
 )
 
-func (t tab) String() string { return [tabs]string{"Overview", "Process", "Raw"}[t] }
+func (t tab) String() string { return [tabs]string{"Overview", "Process", "History", "Raw"}[t] }
 
 // factWidth is the room for the heads of facts.
 const factWidth = 10
@@ -87,6 +88,8 @@ func (m *model) detailLines(r rect) []string {
 	switch m.tab {
 	case tabProcess:
 		return m.processLines(row, r.w)
+	case tabHistory:
+		return m.historyLines(row, r.w)
 	case tabRaw:
 		return m.rawLines(row, r.w)
 	case tabOverview, tabs:
@@ -120,8 +123,12 @@ func (m *model) brief(r *row, w int) []string {
 			lines = append(lines, p.line(w).to(3).put(faint, head).to(3+factWidth).put(plain, p.Safe(s)).String())
 		}
 	}
-	oneLine("why", strings.Join(saw, "; "))
+	waits := waitWords(r.entry)
+	if waits == "" || len(lines) == 1 { // a long sentence says why: whoever waits and the next step need the room
+		oneLine("why", strings.Join(saw, "; "))
+	}
 	oneLine("clears", text.Clears(v, m.now))
+	oneLine("waits", strings.TrimPrefix(waits, oneWaits))
 	if len(lines) < mediumDetail {
 		steps := nextSteps(m.snap, r.entry, &v)
 		if m.hold(r.entry) != nil {

@@ -37,6 +37,7 @@ type dialog struct {
 	changed string  // why it cannot be confirmed any more; "": it can
 	top     int     // the first line that is shown
 	typing  *typing // what must be typed to confirm; nil: y confirms
+	many    []piece // of a plan for several entries, which has no target of its own; nil: it is for one
 
 	// Of a sweep.
 	number uint64    // tells its plan from that of an earlier one
@@ -112,17 +113,11 @@ func (m *model) heldWords() string {
 
 // mayAct says why nothing can be changed now, if so.
 func (m *model) mayAct(what string) bool {
-	switch {
-	case m.readOnly:
-		m.complain("%s, but this screen is read-only (RO): it changes nothing. Start it without --read-only to act.", what)
-	case m.paused:
-		m.complain("%s, but the picture is paused and may be old. p goes on.", what)
-	case m.stale():
-		m.complain("%s, but the picture is stale: it waits for a fresh look.", what)
-	default:
-		return true
+	why := m.inert()
+	if why != "" {
+		m.complain("%s, but %s", what, why)
 	}
-	return false
+	return why == ""
 }
 
 // recheck looks whether what an open plan is about is still so. Beats and time are no change; all else kills
@@ -133,34 +128,53 @@ func (m *model) recheck(d *dialog) {
 		if len(m.held) == 0 {
 			m.dialog = nil
 		}
-	case d.changed != "":
 	case d.kind == dialogSweep:
 		m.recheckSweep(d)
+	case d.many != nil:
+		m.recheckMany(d)
 	default:
-		m.recheckEntry(d)
+		e := m.find(d.target.ref)
+		back := ""
+		if d.changed != "" && e != nil {
+			back = m.paint.Safe("It changed since this plan was made, and is now as it was: " + stateWords(e.Judge(m.clock)))
+		}
+		d.spoil(m.changeOf(d.kind, &d.target, e), back)
 	}
 }
 
-func (m *model) recheckEntry(d *dialog) {
-	e := m.find(d.target.ref)
+// spoil says what of a plan is not so any more. A plan that was spoilt stays so, but what it says is how things are now:
+// back is said when they are again as the plan says.
+func (d *dialog) spoil(now, back string) {
+	switch {
+	case now == "" && d.changed != "":
+		now = back
+	case now != "" && d.changed == "":
+		d.top = 0 // where it is told
+	}
+	d.changed = now
+}
+
+// changeOf says in safe text how the entry e, nil when it is gone, is not what a plan for t was made for; "": it is.
+func (m *model) changeOf(kind dialogKind, t *target, e *watch.Entry) string {
 	switch {
 	case e == nil:
-		d.changed = "It is gone since this plan was made."
-	case d.kind == dialogRelease:
-		if own := m.hold(e); own == nil || own.nonce != d.target.nonce {
-			d.changed = "This screen does not hold it any more."
+		return "It is gone since this plan was made."
+	case kind == dialogRelease:
+		if own := m.hold(e); own == nil || own.nonce != t.nonce {
+			return "This screen does not hold it any more."
 		}
-	case targetOf(e, m.clock) != d.target:
-		v := e.Judge(m.clock)
-		d.changed = m.paint.Safe(fmt.Sprintf("It changed since this plan was made: %s. %s", text.Word(v.State), v.Sentence))
-	case d.kind == dialogBreak && m.hold(e) != nil:
-		d.changed = "This screen holds it now."
+	case targetOf(e, m.clock) != *t:
+		return m.paint.Safe("It changed since this plan was made: " + stateWords(e.Judge(m.clock)))
+	case kind == dialogBreak && m.hold(e) != nil:
+		return "This screen holds it now."
 	}
+	return ""
 }
 
 // dead reports whether a plan cannot be confirmed, now or for good.
 func (m *model) dead(d *dialog) bool {
-	return d.changed != "" || m.readOnly || m.stale() || d.kind == dialogSweep && (d.sweep == nil || len(d.sweep.removed) == 0)
+	return d.changed != "" || m.readOnly || m.stale() || d.many != nil && len(d.many) == 0 ||
+		d.kind == dialogSweep && (d.sweep == nil || len(d.sweep.removed) == 0)
 }
 
 // answer is what keys do while a dialog is open: esc leaves it, y confirms a plan, enter confirms leaving.
@@ -240,11 +254,20 @@ func (m *model) confirm(d *dialog) []command {
 	return []command{{run: m.job(d), acts: true}}
 }
 
+// cancelButton is the one thing in a dialog that the mouse can press.
+const cancelButton = "[ Cancel ]"
+
 // room is how many lines of a plan are in sight, of a dialog with so many lines below it.
 func room(body rect, foot int) int { return max(0, body.h-1-foot) }
 
 // overlay lays the open dialog over the lower end of the body, so that the rows above stay in sight.
 func (m *model) overlay(lines []string, r rect) []string {
+	box := m.dialogBox(r)
+	return append(lines[:r.h-len(box)], box...)
+}
+
+// dialogBox is the open dialog as it is laid over the end of r.
+func (m *model) dialogBox(r rect) []string {
 	plan, foot := m.dialogLines(r.w)
 	room := room(r, len(foot))
 	top := max(0, min(m.dialog.top, len(plan)-room))
@@ -262,7 +285,7 @@ func (m *model) overlay(lines []string, r rect) []string {
 	if spare := r.h - len(box); spare > 1 {
 		box = append(box, m.paint.rule(r.w, "", ""))
 	}
-	return append(lines[:r.h-len(box)], box...)
+	return box
 }
 
 // dialogLines is the dialog in w columns: its plan, and apart from it the lines that always stay in sight.
@@ -291,10 +314,11 @@ func (m *model) dialogLines(w int) (plan, foot []string) {
 		}
 		plan = append(plan, m.factLines("command", command, w, plain)...)
 	}
-	cancel := p.line(w).put(plain, " ").put(strong, p.glyph(cursorGlyph)+"[ Cancel ]")
+	cancel := p.line(w).put(plain, " ").put(strong, p.glyph(cursorGlyph)+cancelButton)
 	switch {
 	case d.changed != "":
-		plan = append(plan, m.factLines("but", d.changed+" Look again before you act.", w, bad)...)
+		// First, where it is in sight whatever the plan's length.
+		plan = append(m.factLines("but", d.changed+" Look again before you act.", w, bad), plan...)
 		return plan, []string{cancel.put(faint, "   this plan cannot be confirmed any more").String()}
 	case m.stale():
 		return plan, []string{cancel.put(faint, "   the picture is stale: it waits for a fresh look").String()}

@@ -30,6 +30,7 @@ func Facts(s *watch.Snapshot, e *watch.Entry, now time.Time) []Fact {
 	if when := text.Clears(v, now); when != "" {
 		add("clears", "%s", when)
 	}
+	facts = append(facts, waitFacts(e)...)
 	if f, ok := e.Subject.(*verdict.LockFacts); ok && f.Token != nil {
 		add("token", "%s", strings.TrimSuffix(strings.TrimPrefix(f.Token.Judge(now).Sentence, "Token "), "."))
 	}

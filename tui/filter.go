@@ -24,10 +24,10 @@ type part struct {
 }
 
 // filterKeys are the words that may stand before a colon.
-const filterKeys = "state: kind: host: pid:"
+const filterKeys = "state: kind: host: pid: is:"
 
 // parseFilter reads a filter: words that must be found in the name, path or holder, state:dead, kind:lock,
-// host:web02, pid:9120, beat>30s, beat<30s; a ! before any of them turns it round.
+// host:web02, pid:9120, is:waiting, beat>30s, beat<30s; a ! before any of them turns it round.
 func parseFilter(s string) (filter, error) {
 	f := filter{text: strings.TrimSpace(s)}
 	for word := range strings.FieldsSeq(s) {
@@ -76,6 +76,16 @@ func parseTerm(word string) (func(*row, time.Time) bool, error) {
 			}
 		}
 		return nil, fmt.Errorf("no kind %q; lease lock token temp", value)
+	case "is":
+		switch value {
+		case "problem":
+			return func(r *row, _ time.Time) bool { return r.entry.IsProblem() }, nil
+		case "waiting":
+			return func(r *row, _ time.Time) bool { return isWaitedFor(r.entry) }, nil
+		case "mine":
+			return func(r *row, _ time.Time) bool { return r.mine }, nil
+		}
+		return nil, fmt.Errorf("is: wants problem, waiting or mine, not %q", value)
 	case "host":
 		return func(r *row, _ time.Time) bool {
 			return r.holder != nil && strings.Contains(strings.ToLower(r.holder.Host), value)

@@ -104,7 +104,7 @@ func TestPictures(t *testing.T) {
 		}},
 		{"detail-raw", 80, 24, func(d *desk) {
 			d.choose("torn")
-			d.press("]", "]")
+			d.press("[")
 		}},
 		{"detail-process", 80, 24, func(d *desk) {
 			d.choose("sleeper")
@@ -152,6 +152,26 @@ func TestPictures(t *testing.T) {
 			d.plans("B")
 			d.types("o")
 		}},
+		{"marked", 80, 24, func(d *desk) { d.marks("crashed", "reviewer", "researcher") }},
+		{"plan-marked", 120, 40, func(d *desk) {
+			d.marks("crashed", "reviewer", "researcher", "relay", storage+"/inspect/8eb3d10c88aa02f1/writer.lease")
+			d.plans("B")
+		}},
+		{"plan-marked-50x12", 50, 12, func(d *desk) {
+			d.marks("crashed", "reviewer", "researcher")
+			d.plans("B")
+		}},
+		{"plan-marked-changed", 80, 24, func(d *desk) {
+			d.marks("crashed", "reviewer", "researcher")
+			d.plans("B")
+			w := &world{at: d.clock, seq: 5}
+			w.lease("crashed", 0, alive(77), nil)
+			d.see(w.snapshot())
+		}},
+		{"plan-break-lock", 80, 24, func(d *desk) {
+			d.choose(storage + "/index/11c0ffee11c0ffee/cache.lock")
+			d.plans("B")
+		}},
 		{"plan-sweep-planning", 80, 24, func(d *desk) { d.press("W") }},
 		{"litter", 80, 24, func(d *desk) { d.press("4") }},
 		{"quit-with-hold", 80, 24, func(d *desk) {
@@ -162,6 +182,21 @@ func TestPictures(t *testing.T) {
 			d.tell(delivery{losses: []loss{{held{name: "researcher"}, errMadeUp}}})
 		}},
 		{"help", 80, 24, func(d *desk) { d.press("?") }},
+		{"actions", 80, 24, func(d *desk) {
+			d.choose("researcher")
+			d.press("a", "j")
+		}},
+		{"actions-50x12", 50, 12, func(d *desk) {
+			d.choose("crashed")
+			d.press("a", "j", "j")
+		}},
+		{"palette", 80, 24, func(d *desk) {
+			d.choose("crashed")
+			d.press(":")
+			d.types("re")
+		}},
+		{"palette-all", 120, 30, func(d *desk) { d.press(":", "down") }},
+		{"palette-error", 50, 12, func(d *desk) { d.says("sort colour") }},
 		{"too-small", 40, 9, func(*desk) {}},
 		{"problems", 80, 24, func(d *desk) { d.press("!") }},
 		{"filter-error", 80, 24, func(d *desk) { d.press("/", "p", "i", "d", ":", "x") }},

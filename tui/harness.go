@@ -7,13 +7,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"sync"
 	"syscall"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
-	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 
 	"holdfast/fslock/proc"
@@ -71,7 +69,8 @@ func newHarness(s *Screen) *harness {
 	h.holds.ring = h.inbox.ring
 	h.model = &model{
 		paint: newPaint(s.Theme, s.NoColor, s.ASCII), keys: keyMap(), demo: s.Demo, home: s.Home,
-		readOnly: s.ReadOnly, holds: h.holds, describe: describe,
+		readOnly: s.ReadOnly, holds: h.holds, describe: describe, history: s.History,
+		rescan: s.Rescan, exports: s.Exports, exportDir: s.tests.exports,
 	}
 	return h
 }
@@ -108,6 +107,13 @@ func (h *harness) run(parent context.Context) (err error) {
 		}
 	})
 	h.program = tea.NewProgram(teaModel{h}, h.options()...)
+	stops := (<-chan os.Signal)(h.screen.tests.stops)
+	if h.screen.tests.signals == nil {
+		heard, ignore := stopSignals()
+		defer ignore()
+		stops = heard
+	}
+	h.start("stops", func() { h.hearStops(ctx, stops) })
 	over := make(chan error, 1)
 	go func() {
 		defer h.guard("screen")
@@ -257,6 +263,18 @@ func (h *harness) letGo(signals <-chan os.Signal) letGone {
 	return result
 }
 
+// hearStops has the model decide about each SIGTSTP: a stopped screen keeps nothing, and leaves the terminal as it is.
+func (h *harness) hearStops(ctx context.Context, stops <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-stops:
+			h.program.Send(stopAsked{})
+		}
+	}
+}
+
 // outcome is what Run returns.
 func (h *harness) outcome(parent context.Context, err error, l letGone) error {
 	switch {
@@ -283,6 +301,7 @@ func (h *harness) options() []tea.ProgramOption {
 	return []tea.ProgramOption{
 		tea.WithContext(h.ctx), tea.WithoutSignalHandler(), tea.WithAltScreen(), tea.WithFPS(fps),
 		tea.WithInput(h.screen.In), tea.WithOutput(h.gate.output()), tea.WithFilter(h.filter),
+		tea.WithMouseCellMotion(),
 	}
 }
 
@@ -336,11 +355,24 @@ func (t teaModel) Update(msg tea.Msg) (next tea.Model, cmd tea.Cmd) {
 	case tea.WindowSizeMsg:
 		message = resized{msg.Width, msg.Height}
 	case tea.KeyMsg:
-		key := pressOf(msg)
-		if h.screen.tests.onKey != nil {
-			h.screen.tests.onKey(h, key.name)
+		cmds = h.pressHeld(now)
+		if !h.model.mouseless && h.torn.holds(msg) {
+			due := escDue{h.torn.number}
+			return t, tea.Batch(append(cmds, h.job(func(ctx context.Context) any { return after(ctx, escFor, due) }))...)
 		}
-		message = key
+		message = h.pressed(pressOf(msg))
+	case tea.MouseMsg:
+		cmds = h.pressHeld(now)
+		at, ok := pointOf(msg)
+		if !ok {
+			return t, tea.Batch(cmds...)
+		}
+		message = at
+	case escDue:
+		if msg.number != h.torn.number {
+			return t, nil
+		}
+		return t, tea.Batch(append(h.pressHeld(now), h.alarm())...)
 	case rung:
 		if msg.at.Equal(h.timer) {
 			h.timer = time.Time{}
@@ -349,15 +381,47 @@ func (t teaModel) Update(msg tea.Msg) (next tea.Model, cmd tea.Cmd) {
 	case delivery:
 		message = msg
 		cmds = append(cmds, h.job(h.inbox.fetch))
-	case taken, released, broken, planned, swept, checked, described, resumed:
+	case taken, released, broken, bundled, planned, swept, checked, described, resumed,
+		looked, rescanned, exported, stopAsked:
 		message = msg
 	default:
 		return t, nil
 	}
+	return t, tea.Batch(append(append(cmds, h.tell(message, now)...), h.alarm())...)
+}
+
+// tell gives the model a message.
+func (h *harness) tell(message any, now time.Time) (cmds []tea.Cmd) {
 	for _, c := range h.model.update(message, now) {
 		cmds = append(cmds, h.command(c))
 	}
-	return t, tea.Batch(append(cmds, h.alarm())...)
+	return cmds
+}
+
+// pressed lets tests see a key before the model does.
+func (h *harness) pressed(key keyPress) keyPress {
+	if h.screen.tests.onKey != nil {
+		h.screen.tests.onKey(h, key.name)
+	}
+	return key
+}
+
+// pressHeld gives the model the ESC that was kept back, if one is: no report of the mouse began with it.
+func (h *harness) pressHeld(now time.Time) []tea.Cmd {
+	if !h.torn.takeHeld() {
+		return nil
+	}
+	return h.tell(h.pressed(pressOf(tea.KeyMsg{Type: tea.KeyEscape})), now)
+}
+
+// after returns what after a while; nil when ctx ended before.
+func after(ctx context.Context, wait time.Duration, what any) any {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(wait):
+		return what
+	}
 }
 
 // View draws the model. After a panic the last good picture stays until the terminal is restored.
@@ -380,9 +444,13 @@ func (h *harness) command(c command) tea.Cmd {
 	case c.suspend:
 		stop := &stopping{harness: h}
 		return tea.Exec(stop, func(error) tea.Msg { return resumed{refused: !stop.stopped} })
+	case c.mouse == mouseOn:
+		return tea.EnableMouseCellMotion
+	case c.mouse == mouseOff:
+		return tea.DisableMouse
 	case c.copy != "":
 		return h.job(func(context.Context) any {
-			h.gate.write(ansi.SetSystemClipboard(c.copy))
+			h.gate.write(clipboardSequence(c.copy, h.screen.Multiplexer))
 			return nil
 		})
 	default:
@@ -460,39 +528,8 @@ func pressOf(msg tea.KeyMsg) keyPress {
 // filter drops the remains of mouse reports.
 func (h *harness) filter(_ tea.Model, msg tea.Msg) tea.Msg {
 	defer h.guard("filter")
-	if key, ok := msg.(tea.KeyMsg); ok && h.torn.is(key, time.Now()) {
+	if h.torn.drops(msg, time.Now()) {
 		return nil
 	}
 	return msg
-}
-
-// tornMouse recognises mouse reports that a read has cut in two: Bubble Tea takes their parts for keys.
-type tornMouse struct{ until time.Time }
-
-var (
-	mousePart = regexp.MustCompile(`^\[?<?[0-9;]*[Mm]?$`)
-	mouseBody = regexp.MustCompile(`^\[<|^<?[0-9]+;[0-9;]*[Mm]?$|^[0-9]+[Mm]$|^;[0-9;]+[Mm]?$`)
-)
-
-// tornFor is how long after the first part of a report the rest may come.
-const tornFor = 100 * time.Millisecond
-
-func (t *tornMouse) is(key tea.KeyMsg, now time.Time) bool {
-	s := string(key.Runes)
-	switch {
-	case key.Type != tea.KeyRunes || key.Paste:
-		return false
-	case key.Alt && s == "[":
-		t.until = now.Add(tornFor)
-		return true
-	case len(key.Runes) > 1 && mouseBody.MatchString(s), now.Before(t.until) && mousePart.MatchString(s):
-		if s[len(s)-1] == 'M' || s[len(s)-1] == 'm' {
-			t.until = time.Time{}
-		} else {
-			t.until = now.Add(tornFor)
-		}
-		return true
-	default:
-		return false
-	}
 }

@@ -26,6 +26,7 @@ func (m *model) headerLine() string {
 	if n := len(m.held); n > 0 {
 		held = fmt.Sprintf("%d held", n)
 	}
+	held = strings.TrimSpace(held + " " + m.markedWords())
 	mode := "RW"
 	if m.readOnly {
 		mode = "RO"
@@ -232,6 +233,19 @@ func (m *model) notices() []note {
 	if m.snap == nil {
 		return m.withDemo(list)
 	}
+	// What could not be seen comes before what was chosen not to be, and that before what is only waited for: there may be
+	// room for one line alone.
+	if n := len(m.snap.Errors); n > 0 {
+		first := m.snap.Errors[0]
+		s := fmt.Sprintf("Cannot look at %s: %v", first.Path, first.Err)
+		if n > 1 {
+			s = fmt.Sprintf("Cannot look at %d places; the first is %s: %v", n, first.Path, first.Err)
+		}
+		list = append(list, note{m.paint.Safe(s), true})
+	}
+	if s := m.viewNote(); s != "" {
+		list = append(list, note{s, false})
+	}
 	for i := range m.snap.Roots {
 		r := &m.snap.Roots[i]
 		switch {
@@ -241,14 +255,6 @@ func (m *model) notices() []note {
 		case r.Reason != "":
 			list = append(list, note{m.short(r.Path) + m.paint.Safe(" ("+r.Watch+"): "+r.Reason), false})
 		}
-	}
-	if n := len(m.snap.Errors); n > 0 {
-		first := m.snap.Errors[0]
-		s := fmt.Sprintf("Cannot look at %s: %v", first.Path, first.Err)
-		if n > 1 {
-			s = fmt.Sprintf("Cannot look at %d places; the first is %s: %v", n, first.Path, first.Err)
-		}
-		list = append(list, note{m.paint.Safe(s), true})
 	}
 	return m.withDemo(list)
 }
@@ -315,6 +321,9 @@ func (m *model) verdictLine() string {
 func (m *model) footerLine() string {
 	p := m.paint
 	l := p.line(m.w).put(plain, " ")
+	if m.palette != nil {
+		return m.paletteLine()
+	}
 	if m.input != nil {
 		before, behind := m.input.split()
 		end := "enter keep  esc undo"
@@ -330,9 +339,12 @@ func (m *model) footerLine() string {
 		l.put(strong, "/").put(plain, before).put(strong, p.glyph(caretGlyph)).put(plain, behind)
 		return l.put(plain, "  ").put(tone, end).String()
 	}
-	position := m.position()
-	for _, h := range fitting(m.hints(), m.w-l.used-text.Width(position)-1) {
-		l.put(strong, h.key).put(plain, " "+h.says+"  ")
+	position := strings.TrimSpace(m.position())
+	for i, h := range fitting(m.hints(), m.w-l.used-text.Width(position)-1) {
+		if i > 0 {
+			l.put(plain, "  ")
+		}
+		l.put(strong, h.key).put(plain, " "+h.says)
 	}
 	return l.right(plain, position).String()
 }
@@ -370,7 +382,7 @@ func fitting(hints []hint, room int) []hint {
 	for _, h := range hints {
 		width += h.width()
 	}
-	for width > room && len(hints) > 0 {
+	for width-2 > room && len(hints) > 0 { // the last one needs no space behind it
 		at := max(0, len(hints)-3)
 		width -= hints[at].width()
 		hints = slices.Delete(hints, at, at+1)
@@ -383,6 +395,8 @@ func (m *model) hints() []hint {
 	switch {
 	case m.dialog != nil:
 		return nil
+	case m.actions != nil:
+		return []hint{{"j k", "choose"}, {"enter", "do"}, {"esc", "close"}}
 	case m.help:
 		return []hint{{"j k", "scroll"}, {"esc", "close"}}
 	}
@@ -390,14 +404,19 @@ func (m *model) hints() []hint {
 	if m.zoomed || m.focused {
 		hints = append(hints, hint{"esc", "back"}, hint{"[ ]", "tab"}, hint{"j k", "scroll"})
 	}
+	var acts, rest []hint // what can be done here comes first: the end is left out where there is no room
 	for _, g := range m.keys {
 		for _, b := range g.bindings {
-			if b.foot != "" && m.offers(b.intent) {
-				hints = append(hints, hint{b.Help().Key, b.foot})
+			switch h := (hint{b.Help().Key, b.foot}); {
+			case b.foot == "" || !m.offers(b.intent):
+			case acting(b.intent) != "":
+				acts = append(acts, h)
+			default:
+				rest = append(rest, h)
 			}
 		}
 	}
-	return hints
+	return append(append(hints, acts...), rest...)
 }
 
 // offers reports whether the footer shows the key: of those that change something, only what makes sense for the entry
@@ -417,29 +436,17 @@ func (m *model) offers(what intent) bool {
 	if what == intentSweep {
 		return m.shows == litterRows
 	}
-	e, own := r.entry, m.hold(r.entry) != nil
-	v := e.Judge(m.now)
-	switch what {
-	case intentRelease:
-		return own
-	case intentClaim:
-		return !own && e.Kind == watch.Lease && v.Claimable.When == verdict.Now
-	case intentAcquire:
-		return !own && e.Kind == watch.Lock && v.Claimable.When == verdict.Now
-	default:
-		return !own && (blockingToken(e, m.now) != nil || m.notBreakable(e, v) == "")
+	if rows := m.markedRows(); len(rows) > 0 && (what == intentBreak || what == intentRelease) {
+		return slices.ContainsFunc(rows, func(r *row) bool { return m.whyNotHere(what, r) == "" })
 	}
+	return m.whyNotHere(what, r) == ""
 }
 
 // position says where the cursor is and what the list leaves out.
 func (m *model) position() string {
 	s := fmt.Sprintf("%d/%d ", min(m.cursor+1, len(m.rows)), len(m.rows))
-	switch m.shows {
-	case problemRows:
-		s = "problems " + s
-	case litterRows:
-		s = "litter " + s
-	case allRows:
+	if m.shows != allRows {
+		s = m.shows.String() + " " + s
 	}
 	if m.filter.text != "" {
 		s = "/" + m.paint.Cut(m.paint.Safe(m.filter.text), max(8, m.w/4)) + " " + s

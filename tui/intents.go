@@ -3,8 +3,6 @@ package tui
 import (
 	"strings"
 	"unicode/utf8"
-
-	"holdfast/watch"
 )
 
 // press finds out who a key is for: the question that is open, the line that is typed, or the list.
@@ -17,6 +15,8 @@ func (m *model) press(k keyPress) []command {
 			return m.answer(k)
 		case m.input != nil:
 			m.edit(k)
+		case m.palette != nil:
+			return m.pressPalette(k)
 		}
 		return nil
 	}
@@ -32,6 +32,10 @@ func (m *model) press(k keyPress) []command {
 	case m.input != nil:
 		m.edit(k)
 		return nil
+	case m.palette != nil:
+		return m.pressPalette(k)
+	case m.actions != nil:
+		return m.chooseAction(k)
 	}
 	m.note = note{}
 	if !k.single {
@@ -68,6 +72,11 @@ func (m *model) pressChunk(k keyPress) {
 		m.edit(keyPress{text: term})
 		return
 	}
+	if verb, ok := strings.CutPrefix(k.text, ":"); ok {
+		m.do(intentPalette)
+		m.pressPalette(keyPress{text: verb})
+		return
+	}
 	var moves []intent
 	for _, r := range k.text {
 		what := m.intentOf(keyPress{name: string(r), single: true})
@@ -86,7 +95,7 @@ func (m *model) interrupt() []command {
 	if m.dialog != nil && m.dialog.kind == dialogQuit {
 		return []command{{quit: true}}
 	}
-	m.input, m.help = nil, false
+	m.input, m.palette, m.actions, m.help = nil, nil, nil, false
 	return m.quit()
 }
 
@@ -98,7 +107,7 @@ func (m *model) quit() []command {
 	return nil
 }
 
-// do carries out an intent. Keys say them now; a palette can say the same.
+// do carries out an intent, whether a key or a verb said it.
 func (m *model) do(what intent) []command {
 	if m.focused || m.zoomed {
 		if m.scrollBy(what) {
@@ -126,8 +135,12 @@ func (m *model) do(what intent) []command {
 		m.showRows(allRows)
 	case intentProblems:
 		m.showRows(problemRows)
+	case intentWaiting:
+		m.showRows(waitingRows)
 	case intentLitter:
 		m.showRows(litterRows)
+	case intentMine:
+		m.showRows(mineRows)
 	case intentFocus:
 		m.focused = !m.focused && m.layout().detail.h > 0
 	case intentPreviousTab:
@@ -146,18 +159,34 @@ func (m *model) do(what intent) []command {
 		return m.copyPath()
 	case intentCopyNonce:
 		return m.copyNonce()
+	case intentCopyNext:
+		return m.copyNext()
 	case intentClaim:
 		m.dialog = m.planClaim()
 	case intentAcquire:
 		m.dialog = m.planAcquire()
 	case intentRelease:
-		m.dialog = m.planRelease()
+		m.dialog = m.planChange(intentRelease)
 	case intentBreak:
-		m.dialog = m.planBreak()
+		m.dialog = m.planChange(intentBreak)
 	case intentSweep:
 		var plan []command
 		m.dialog, plan = m.planSweep()
 		return plan
+	case intentActions:
+		m.openActions()
+	case intentVerify:
+		return m.verify()
+	case intentPalette:
+		m.palette = newPalette()
+	case intentRescan:
+		return m.askRescan()
+	case intentExport:
+		return m.export()
+	case intentMark:
+		m.toggleMark()
+	case intentMouse:
+		return m.toggleMouse()
 	case intentHelp:
 		m.help, m.helpTop = true, 0
 	case intentQuit:
@@ -249,6 +278,8 @@ func (m *model) back() {
 		m.zoom(false)
 	case m.focused:
 		m.focused = false
+	case len(m.marked) > 0:
+		m.marked = nil
 	case m.filter.text != "":
 		m.filter = filter{}
 		m.refill()
@@ -283,19 +314,24 @@ func (m *model) copyPath() []command {
 
 func (m *model) copyNonce() []command {
 	r := m.current()
-	if r == nil {
+	if m.refused(intentCopyNonce, r) {
 		return nil
 	}
-	nonce := r.who().ClaimID
-	if r.entry.Kind != watch.Lease {
-		nonce = r.who().WriterEpoch
-	}
-	if nonce == "" {
-		m.complain("%s names no claim id or writer epoch.", r.name)
-		return nil
-	}
+	nonce := nonceOf(r.entry)
 	m.say("Sent to the clipboard: %s", nonce)
 	return []command{{copy: nonce}}
+}
+
+// copyNext sends the best next step to the clipboard, as a command that works anywhere.
+func (m *model) copyNext() []command {
+	r := m.current()
+	if m.refused(intentCopyNext, r) {
+		return nil
+	}
+	v := r.entry.Judge(m.now)
+	steps := nextSteps(m.snap, r.entry, &v)
+	m.say("Sent to the clipboard: %s", steps[0])
+	return []command{{copy: steps[0]}}
 }
 
 func (m *model) suspend() []command {

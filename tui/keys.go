@@ -29,12 +29,22 @@ const (
 	intentPause
 	intentCopyPath
 	intentCopyNonce
+	intentCopyNext
+	intentWaiting
 	intentLitter
+	intentMine
+	intentMark
+	intentMouse
 	intentClaim
 	intentAcquire
 	intentRelease
 	intentBreak
 	intentSweep
+	intentVerify
+	intentActions
+	intentPalette
+	intentRescan
+	intentExport
 	intentHelp
 	intentQuit
 	intentInterrupt
@@ -52,6 +62,7 @@ type binding struct {
 	key.Binding
 	intent intent
 	foot   string // the words in the footer; "": not there
+	verb   string // what the palette calls it, in the words of the shell where it has any; "": not there
 }
 
 func bind(what intent, keys []string, shown, help string) binding {
@@ -59,6 +70,7 @@ func bind(what intent, keys []string, shown, help string) binding {
 }
 
 func (b binding) footed(s string) binding { b.foot = s; return b }
+func (b binding) verbed(s string) binding { b.verb = s; return b }
 
 // group is a part of the key map with its head in the help.
 type group struct {
@@ -66,7 +78,7 @@ type group struct {
 	bindings []binding
 }
 
-// keyMap is the one map from keys to intents. The help and the footer are made from it.
+// keyMap is the one map from keys to intents. The help, the footer and the verbs of the palette are made from it.
 func keyMap() []group {
 	return []group{
 		{"Look", []binding{
@@ -78,38 +90,50 @@ func keyMap() []group {
 			bind(intentPageUp, []string{"ctrl+u", "pgup"}, "^u", "half a page up"),
 			bind(intentNextProblem, []string{"n"}, "n", "next problem"),
 			bind(intentPreviousProblem, []string{"N"}, "N", "previous problem"),
-			bind(intentOpen, []string{"enter"}, "enter", "the whole detail"),
-			bind(intentZoom, []string{"z"}, "z", "the whole detail, and back"),
+			bind(intentOpen, []string{"enter"}, "enter", "the whole detail: the verdict and its evidence").verbed("why"),
+			bind(intentZoom, []string{"z"}, "z", "the whole detail, and back").verbed("zoom"),
 			bind(intentFocus, []string{"tab"}, "tab", "to the detail and back"),
 			bind(intentPreviousTab, []string{"["}, "[", "the detail's previous tab"),
 			bind(intentNextTab, []string{"]"}, "]", "the detail's next tab"),
 			bind(intentBack, []string{"esc"}, "esc", "one step back; never quits"),
 		}},
 		{"Narrow down", []binding{
-			bind(intentFilter, []string{"/"}, "/", "filter: words, "+filterKeys+" beat>30s, !word").footed("filter"),
-			bind(intentSort, []string{"s"}, "s", "sort by the next column").footed("sort"),
-			bind(intentReverse, []string{"S"}, "S", "sort the other way round"),
-			bind(intentAll, []string{"1"}, "1", "all entries"),
-			bind(intentProblems, []string{"!", "2"}, "!", "problems only, and back").footed("problems"),
-			bind(intentLitter, []string{"4"}, "4", "litter: tokens and temps only, and back"),
-			bind(intentPause, []string{"p"}, "p", "pause the picture; it counts what it hides").footed("pause"),
+			bind(intentFilter, []string{"/"}, "/", "filter: words, "+filterKeys+" beat>30s, !word").footed("filter").verbed("filter"),
+			bind(intentSort, []string{"s"}, "s", "sort by the next column").footed("sort").verbed("sort"),
+			bind(intentReverse, []string{"S"}, "S", "sort the other way round").verbed("reverse"),
+			bind(intentAll, []string{"1"}, "1", "all entries").verbed("all"),
+			bind(intentProblems, []string{"!", "2"}, "!", "problems only, and back").footed("problems").verbed("problems"),
+			bind(intentWaiting, []string{"3"}, "3", "what is waited for, and by whom, and back").verbed("waiting"),
+			bind(intentLitter, []string{"4"}, "4", "litter: tokens and temps only, and back").verbed("litter"),
+			bind(intentMine, []string{"5"}, "5", "what this screen holds, and back").verbed("mine"),
+			bind(intentMark, []string{" "}, "space", "mark, or not, and go on: B and R are for all that is marked").footed("mark").verbed("mark"),
+			bind(intentPause, []string{"p"}, "p", "pause the picture; it counts what it hides").footed("pause").verbed("pause"),
 		}},
 		{"Take along", []binding{
-			bind(intentCopyPath, []string{"y"}, "y", "copy the path (OSC 52)"),
-			bind(intentCopyNonce, []string{"Y"}, "Y", "copy the claim id or writer epoch"),
+			bind(intentCopyPath, []string{"y"}, "y", "copy the path (OSC 52)").verbed("path"),
+			bind(intentCopyNonce, []string{"Y"}, "Y", "copy the claim id or writer epoch").verbed("nonce"),
+			bind(intentCopyNext, []string{"c"}, "c", "copy the next step as a command").verbed("next"),
+		}},
+		{"Ask", []binding{
+			bind(intentActions, []string{"a"}, "a", "what can be done with the entry, and why not").verbed("actions"),
+			bind(intentVerify, []string{"v"}, "v", "look at the entry afresh, now").verbed("verify"),
+			bind(intentRescan, []string{"ctrl+r"}, "^r", "look at everything again, at once").verbed("rescan"),
+			bind(intentExport, []string{"ctrl+s"}, "^s", "export the picture as JSON and text, read-only, too: it changes no lock").verbed("export"),
+			bind(intentPalette, []string{":"}, ":", "type a verb, as in the shell").footed("verbs"),
 		}},
 		{"Change: each opens a plan first, which wants y, or the name typed", []binding{
-			bind(intentClaim, []string{"C"}, "C", "claim the lease; this screen holds and renews it").footed("claim"),
-			bind(intentAcquire, []string{"A"}, "A", "acquire the lock; this screen holds it and beats").footed("acquire"),
-			bind(intentRelease, []string{"R"}, "R", "release what this screen holds").footed("release"),
-			bind(intentBreak, []string{"B"}, "B", "break a lease or lock, or remove the token that blocks it").footed("break"),
-			bind(intentSweep, []string{"W"}, "W", "sweep away dead tokens; in the litter view temps, too").footed("sweep"),
+			bind(intentClaim, []string{"C"}, "C", "claim the lease; this screen holds and renews it").footed("claim").verbed("claim"),
+			bind(intentAcquire, []string{"A"}, "A", "acquire the lock; this screen holds it and beats").footed("acquire").verbed("acquire"),
+			bind(intentRelease, []string{"R"}, "R", "release what this screen holds").footed("release").verbed("release"),
+			bind(intentBreak, []string{"B"}, "B", "break a lease or lock, or remove the token that blocks it").footed("break").verbed("break"),
+			bind(intentSweep, []string{"W"}, "W", "sweep away dead tokens; in the litter view temps, too").footed("sweep").verbed("sweep"),
 		}},
 		{"This screen", []binding{
-			bind(intentHelp, []string{"?"}, "?", "this help").footed("help"),
-			bind(intentQuit, []string{"q"}, "q", "quit; asks when something is held").footed("quit"),
+			bind(intentHelp, []string{"?"}, "?", "this help").footed("help").verbed("help"),
+			bind(intentMouse, []string{"m"}, "m", "the mouse for this screen, or for the terminal's own selection").verbed("mouse"),
+			bind(intentQuit, []string{"q"}, "q", "quit; asks when something is held").footed("quit").verbed("quit"),
 			bind(intentInterrupt, []string{"ctrl+c"}, "^c", "quit; twice: at once"),
-			bind(intentSuspend, []string{"ctrl+z"}, "^z", "suspend; refused while something is held"),
+			bind(intentSuspend, []string{"ctrl+z"}, "^z", "suspend; refused while something is held").verbed("suspend"),
 		}},
 	}
 }

@@ -28,6 +28,9 @@ func (m *model) listPane(r rect) []string {
 		}
 		head.cell(faint, title, widths[c]).put(plain, " ")
 	}
+	if m.shows == waitingRows {
+		m.waitHead(head)
+	}
 	lines := []string{head.to(r.w).String()}
 	for at := m.top; at < len(m.rows) && len(lines) < r.h; at++ {
 		lines = append(lines, m.rowLine(m.rows[at], at == m.cursor, r.w, count, &widths))
@@ -47,6 +50,9 @@ func (m *model) listPane(r rect) []string {
 // columnsIn returns the columns that fit into w cells, and how wide each is. What the names can do without goes to the
 // holders.
 func (m *model) columnsIn(w int) (count Column, widths [columns]int) {
+	if m.shows == waitingRows {
+		return m.waitColumns(w)
+	}
 	count, name := columnsFor(w)
 	for c := range count {
 		widths[c] = c.width()
@@ -69,7 +75,11 @@ func (m *model) rowLine(r *row, chosen bool, w int, count Column, widths *[colum
 	if chosen {
 		mark = m.paint.glyph(cursorGlyph)
 	}
-	l.put(strong, mark).put(plain, " ")
+	sign := " "
+	if m.marked[r.ref()] {
+		sign = m.paint.glyph(markGlyph)
+	}
+	l.put(strong, mark+sign)
 	l.reverse = chosen && !m.focused
 	body, stateColour := plain, stateTone(v.State)
 	if m.stale() {
@@ -89,6 +99,9 @@ func (m *model) rowLine(r *row, chosen bool, w int, count Column, widths *[colum
 			l.cell(body, c.Cell(m.paint.Style, r.entry, v, m.now), widths[c])
 		}
 		l.put(plain, " ")
+	}
+	if m.shows == waitingRows {
+		m.waitCells(l, body, r)
 	}
 	return l.to(w).String()
 }
@@ -126,15 +139,16 @@ func (m *model) emptyLines(w int) []string {
 		say("The watcher stopped before it had looked.")
 	case m.snap == nil:
 		say("Looking for leases, locks and tokens.")
-	case len(m.snap.Entries) > 0 && m.filter.text == "" && m.shows == litterRows:
-		say("No tokens and no temps. esc shows all %s.", text.Count(m.total, "entry"))
-	case len(m.snap.Entries) > 0 && m.filter.text != "":
-		say("No entry matches /%s. esc shows all %d again.", m.filter.text, m.total)
 	case len(m.snap.Entries) > 0:
-		say("No problems. esc shows all %s.", text.Count(m.total, "entry"))
+		for _, s := range m.nothingShown() {
+			say("%s", s)
+		}
 	default:
 		for _, line := range Empty(m.snap) {
 			say("%s", line)
+		}
+		if slices.ContainsFunc(m.snap.Roots, func(r watch.Root) bool { return r.Kind == "missing" }) {
+			say("What is not there is waited for.")
 		}
 	}
 	return lines

@@ -22,6 +22,11 @@ type model struct {
 	readOnly bool
 	holds    *holds
 	describe func(ctx context.Context, pid int) (proc.Details, error)
+	history  func(kind watch.Kind, path string) watch.History // nil: none is kept
+
+	rescan    func(ctx context.Context) error // nil: there is no way
+	exports   []Export
+	exportDir string // "": the user's state directory
 
 	// What is so.
 	now      time.Time // the moment that is drawn; stands still while paused
@@ -29,6 +34,7 @@ type model struct {
 	w, h     int
 	snap     *watch.Snapshot // drawn; nil: none came yet
 	fresh    *watch.Snapshot // the newest; another than snap only while paused
+	since    time.Time       // the moment of the first one
 	hidden   int             // changes that the pause hides
 	later    []watch.Change  // those changes
 	change   time.Time       // when the watcher should have something new at the latest; zero: never
@@ -39,12 +45,15 @@ type model struct {
 	working  int    // changes that are under way
 	sweeps   uint64 // plans of sweeps that were asked for
 	checking bool   // what is held is being looked at
+	scanning bool   // everything is being looked at again
+	scanTold bool   // because somebody asked for it, who is told of the end
 	events   []event
 	renewals []event
 	stuck    []*watch.Entry // of snap, the most urgent first
 	tokens   int
 	all      []*row // every entry of snap
 	total    int    // of those, all that are not told with another one
+	unshown  int    // of those, what the view and the filter leave out
 
 	longestName   int // of all, with its marks, in cells
 	longestHolder int // of all, in cells
@@ -59,9 +68,15 @@ type model struct {
 	filter   filter
 	shows    kindOfRows
 
+	marked map[ref]bool // survives what the view and the filter leave out
+
+	mouseless bool // the terminal has the mouse to itself
+
 	// What is open.
 	paused  bool
 	input   *input // the filter's line, while it is typed
+	palette *palette
+	actions *actionList
 	help    bool
 	helpTop int
 	dialog  *dialog
@@ -71,6 +86,7 @@ type model struct {
 	scroll  int // of the detail
 	asked   int // the pid that was last asked about
 	process described
+	past    past
 
 	note   note   // what the last action came to; the next key clears it
 	losses []loss // stay until esc
@@ -82,11 +98,12 @@ type note struct {
 	bad  bool
 }
 
-// command is what an update wants done beside it. Exactly one of run, copy, suspend and quit is set.
+// command is what an update wants done beside it. Exactly one of run, copy, mouse, suspend and quit is set.
 type command struct {
 	run     func(context.Context) any // off the screen's goroutine; its result comes back as a message
 	acts    bool                      // beside run: it changes files
 	copy    string                    // into the clipboard
+	mouse   mouseMode
 	suspend bool
 	quit    bool
 }
@@ -97,6 +114,8 @@ type (
 	checked struct{}
 	tick    struct{}
 	resumed struct{ refused bool } // after a suspension, or instead of one
+
+	stopAsked struct{} // somebody sent SIGTSTP
 
 	taken struct {
 		plan target
@@ -153,20 +172,40 @@ func (m *model) update(message any, now time.Time) []command {
 	case swept:
 		m.working--
 		m.sweepDone(msg)
+	case bundled:
+		m.working--
+		m.manyDone(msg)
 	case checked:
 		m.checking = false
+	case looked:
+		do = m.lookDone(msg)
+	case rescanned:
+		m.rescanDone(msg)
+	case exported:
+		m.exportDone(msg)
+	case stopAsked:
+		do = m.suspend()
 	case described:
 		if msg.pid == m.asked {
 			m.process = msg
 		}
 	case resumed:
+		if !m.mouseless {
+			do = []command{{mouse: mouseOn}} // whoever had the terminal meanwhile was given it without
+		}
 		if msg.refused {
 			m.complain("Not suspended: there is no shell that could make this screen go on.")
 		}
+	case pointing:
+		m.point(msg)
 	case tick:
 	}
 	if m.dialog != nil {
 		m.recheck(m.dialog)
+	}
+	m.recall()
+	if m.actions != nil {
+		m.recheckActions()
 	}
 	m.settle()
 	return append(do, m.wants()...)
@@ -223,8 +262,13 @@ func (m *model) checkHolds() []command {
 
 // holding takes over what is held, unless something newer is known.
 func (m *model) holding(h holdings) {
-	if h.version >= m.heldAt {
-		m.held, m.heldAt = h.list, h.version
+	if h.version < m.heldAt {
+		return
+	}
+	changed := h.version != m.heldAt
+	m.held, m.heldAt = h.list, h.version
+	if changed && m.all != nil {
+		m.refill() // what is this screen's is a view of its own, and a word of the filter
 	}
 }
 
@@ -232,7 +276,11 @@ func (m *model) holding(h holdings) {
 func (m *model) show(changes []watch.Change) {
 	m.record(changes)
 	m.snap = m.fresh
+	if m.since.IsZero() {
+		m.since = m.snap.Time
+	}
 	m.all, m.tokens = rowsOf(m.snap, m.paint)
+	m.dropMarks()
 	m.stuck, m.change = m.snap.Stuck(), time.Time{}
 	m.longestName, m.longestHolder = 0, 0
 	for _, r := range m.all {
@@ -326,7 +374,7 @@ func (m *model) due() time.Time {
 		soon(m.change.Add(staleAfter + time.Millisecond))
 	}
 	second := m.clock.Truncate(time.Second).Add(time.Second)
-	if m.stale() || m.zoomed && m.current() != nil || m.dialog != nil {
+	if m.stale() || m.zoomed && m.current() != nil || m.dialog != nil || m.palette != nil || m.actions != nil {
 		soon(second)
 	}
 	l := m.layout()

@@ -109,10 +109,11 @@ const (
 	upGlyph
 	downGlyph
 	caretGlyph
+	markGlyph
 )
 
 func (p *paint) glyph(g glyph) string {
-	const pretty, ascii = "─│▸▴▾▏", "-|>^v_"
+	const pretty, ascii = "─│▸▴▾▏▪", "-|>^v_o"
 	if p.ASCII {
 		return ascii[g : g+1]
 	}

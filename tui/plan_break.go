@@ -23,29 +23,36 @@ func blockingToken(e *watch.Entry, now time.Time) *verdict.TokenFacts {
 	return nil
 }
 
-// planBreak opens the plan for removing what is under the cursor from its holder, or the token that blocks it; or it
-// says why there can be none.
-func (m *model) planBreak() *dialog {
-	r := m.current()
-	if r == nil || !m.mayAct("B breaks") {
-		return nil
-	}
-	e := r.entry
+// toBreak is what B removes for a row, itself or the token that blocks it, or why it can remove nothing.
+func (m *model) toBreak(r *row) (e *watch.Entry, why string) {
+	e = r.entry
 	if m.hold(e) != nil {
-		m.complain("This screen holds %s itself. R releases it.", r.name)
-		return nil
+		return nil, fmt.Sprintf("This screen holds %s itself. R releases it.", r.name)
 	}
 	if token := blockingToken(e, m.now); token != nil {
 		if e = m.find(ref{watch.Token, token.Path}); e == nil {
-			m.complain("The token that blocks %s is not in sight any more: look again.", r.name)
-			return nil
+			return nil, fmt.Sprintf("The token that blocks %s is not in sight any more: look again.", r.name)
 		}
 	}
-	v := e.Judge(m.now)
-	if why := m.notBreakable(e, v); why != "" {
-		m.complain("%s %s", m.paint.Safe(e.Title()), why)
+	if why = m.notBreakable(e, e.Judge(m.now)); why != "" {
+		return nil, m.paint.Safe(e.Title()) + " " + why
+	}
+	return e, ""
+}
+
+// planBreak opens the plan for removing a row's entry from its holder, or the token that blocks it; or it says why there
+// can be none.
+func (m *model) planBreak(r *row) *dialog {
+	if m.refused(intentBreak, r) {
 		return nil
 	}
+	e, _ := m.toBreak(r)
+	return m.breakPlan(r, e)
+}
+
+// breakPlan is the plan for removing e, which is what B means for the row.
+func (m *model) breakPlan(r *row, e *watch.Entry) *dialog {
+	v := e.Judge(m.now)
 	if e.Kind == watch.Token {
 		return m.planToken(r, e, v)
 	}
@@ -100,7 +107,11 @@ func anyoneTakes(e *watch.Entry, v verdict.Verdict, now time.Time) bool {
 func (m *model) removal(e *watch.Entry, v verdict.Verdict, title, confirm string) *dialog {
 	d := &dialog{kind: dialogBreak, title: title, target: targetOf(e, m.now), confirm: confirm, opened: m.clock}
 	if !anyoneTakes(e, v, m.now) {
-		d.typing = newTyping(m.paint.Safe(shortName(e)))
+		want := m.paint.Safe(m.typedName(e))
+		d.typing = newTyping(want)
+		if want != m.paint.Safe(shortName(e)) {
+			d.facts = []Fact{{"type", want}} // too long for the line that asks for it, perhaps
+		}
 	}
 	return d
 }

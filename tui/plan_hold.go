@@ -12,32 +12,33 @@ import (
 	"holdfast/watch"
 )
 
+// notClaimable says why the lease of a row cannot be claimed; "": it can.
+func (m *model) notClaimable(r *row) string {
+	e := r.entry
+	switch v := e.Judge(m.now); {
+	case e.Kind == watch.Lock:
+		return fmt.Sprintf("C claims leases; %s is a lock. A acquires it.", r.name)
+	case e.Kind != watch.Lease:
+		return fmt.Sprintf("C claims leases; %s is a %s.", r.name, e.Kind)
+	case m.hold(e) != nil:
+		return fmt.Sprintf("This screen holds %s already. R releases it.", r.name)
+	case storeOf(m.holds.store, e.Path) == nil:
+		return fmt.Sprintf("C claims nothing here: the directory of %s is not known as one of leases.", r.name)
+	case v.Claimable.When != verdict.Now:
+		return notTakable(r.name, "claimed", v, m.now)
+	default:
+		return ""
+	}
+}
+
 // planClaim opens the plan for a claim of the lease under the cursor, or says why there can be none.
 func (m *model) planClaim() *dialog {
 	r := m.current()
-	if r == nil || !m.mayAct("C claims") {
+	if m.refused(intentClaim, r) {
 		return nil
 	}
 	e := r.entry
-	switch {
-	case e.Kind == watch.Lock:
-		m.complain("C claims leases; %s is a lock. A acquires it.", r.name)
-		return nil
-	case e.Kind != watch.Lease:
-		m.complain("C claims leases; %s is a %s.", r.name, e.Kind)
-		return nil
-	case m.hold(e) != nil:
-		m.complain("This screen holds %s already. R releases it.", r.name)
-		return nil
-	case storeOf(m.holds.store, e.Path) == nil:
-		m.complain("C claims nothing here: the directory of %s is not known as one of leases.", r.name)
-		return nil
-	}
 	v := e.Judge(m.now)
-	if v.Claimable.When != verdict.Now {
-		m.complain("%s", notTakable(r.name, "claimed", v, m.now))
-		return nil
-	}
 	safe := m.paint.Safe
 	d := &dialog{kind: dialogTake, title: "claim " + r.name + "?", target: targetOf(e, m.now), confirm: "claim and hold", opened: m.clock}
 	d.facts = []Fact{{"now", safe(text.Word(v.State) + ". " + v.Sentence)}}
@@ -61,35 +62,35 @@ func (m *model) planClaim() *dialog {
 	return d
 }
 
+// notAcquirable says why the lock of a row cannot be acquired; "": it can.
+func (m *model) notAcquirable(r *row) string {
+	e := r.entry
+	switch v := e.Judge(m.now); {
+	case e.Kind == watch.Lease:
+		return fmt.Sprintf("A acquires locks; %s is a lease. C claims it.", r.name)
+	case e.Kind != watch.Lock:
+		return fmt.Sprintf("A acquires locks; %s is a %s.", r.name, e.Kind)
+	case m.hold(e) != nil:
+		return fmt.Sprintf("This screen holds %s already. R releases it.", r.name)
+	case m.holds.locker == nil:
+		return fmt.Sprintf("A acquires nothing here: %v.", errNoLocker)
+	case v.Claimable.When == verdict.Now:
+		return ""
+	case blockingToken(e, m.now) != nil:
+		return notTakable(r.name, "acquired", v, m.now) + " B removes that token."
+	default:
+		return notTakable(r.name, "acquired", v, m.now)
+	}
+}
+
 // planAcquire opens the plan for acquiring the lock under the cursor, or says why there can be none.
 func (m *model) planAcquire() *dialog {
 	r := m.current()
-	if r == nil || !m.mayAct("A acquires") {
+	if m.refused(intentAcquire, r) {
 		return nil
 	}
 	e := r.entry
-	switch {
-	case e.Kind == watch.Lease:
-		m.complain("A acquires locks; %s is a lease. C claims it.", r.name)
-		return nil
-	case e.Kind != watch.Lock:
-		m.complain("A acquires locks; %s is a %s.", r.name, e.Kind)
-		return nil
-	case m.hold(e) != nil:
-		m.complain("This screen holds %s already. R releases it.", r.name)
-		return nil
-	case m.holds.locker == nil:
-		m.complain("A acquires nothing here: %v.", errNoLocker)
-		return nil
-	}
 	v := e.Judge(m.now)
-	if v.Claimable.When != verdict.Now {
-		m.complain("%s", notTakable(r.name, "acquired", v, m.now))
-		if blockingToken(e, m.now) != nil {
-			m.note.text += " B removes that token."
-		}
-		return nil
-	}
 	safe := m.paint.Safe
 	d := &dialog{kind: dialogTake, title: "acquire " + r.name + "?", target: targetOf(e, m.now), confirm: "acquire and hold", opened: m.clock}
 	d.facts = []Fact{{"now", safe(text.Word(v.State) + ". " + v.Sentence)}}
@@ -155,22 +156,30 @@ func notTakable(name, taken string, v verdict.Verdict, now time.Time) string {
 	}
 }
 
-// planRelease opens the plan for giving up the screen's own hold under the cursor.
-func (m *model) planRelease() *dialog {
-	r := m.current()
-	if r == nil || !m.mayAct("R releases") {
+// notReleasable says why the hold on a row cannot be released; "": it can.
+func (m *model) notReleasable(r *row) string {
+	switch h := r.holder; {
+	case m.hold(r.entry) != nil:
+		return ""
+	case h != nil:
+		return fmt.Sprintf("R releases what this screen has taken; %s belongs to pid %d on %s.", r.name, h.PID, cmp.Or(h.Host, "an unknown host"))
+	default:
+		return "R releases what this screen has taken; this screen does not hold it."
+	}
+}
+
+// planRelease opens the plan for giving up the screen's own hold on a row's entry.
+func (m *model) planRelease(r *row) *dialog {
+	if m.refused(intentRelease, r) {
 		return nil
 	}
+	return m.releasePlan(r)
+}
+
+// releasePlan is the plan for giving up the hold on a row, which the screen has.
+func (m *model) releasePlan(r *row) *dialog {
 	e := r.entry
 	own := m.hold(e)
-	if own == nil {
-		why := "this screen does not hold it"
-		if h := r.holder; h != nil {
-			why = fmt.Sprintf("%s belongs to pid %d on %s", r.name, h.PID, cmp.Or(h.Host, "an unknown host"))
-		}
-		m.complain("R releases what this screen has taken; %s.", why)
-		return nil
-	}
 	safe := m.paint.Safe
 	t := targetOf(e, m.now)
 	t.nonce = own.nonce
@@ -192,6 +201,9 @@ func (m *model) planRelease() *dialog {
 
 // job is what a plan that was agreed to does, beside the screen.
 func (m *model) job(d *dialog) func(context.Context) any {
+	if d.many != nil {
+		return m.manyJob(d)
+	}
 	plan, holds := d.target, m.holds
 	switch d.kind {
 	case dialogRelease:

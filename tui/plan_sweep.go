@@ -11,13 +11,21 @@ import (
 	"holdfast/watch"
 )
 
+// notSweepable says why nothing can be swept; "": it can.
+func (m *model) notSweepable() string {
+	switch {
+	case m.snap == nil:
+		return "W sweeps nothing yet: nothing was looked at."
+	case m.holds.locker == nil:
+		return fmt.Sprintf("W sweeps nothing here: %v.", errNoLocker)
+	default:
+		return ""
+	}
+}
+
 // planSweep opens the plan for a sweep over all roots, and has it made: that takes a walk over the disk.
 func (m *model) planSweep() (*dialog, []command) {
-	if m.snap == nil || !m.mayAct("W sweeps") {
-		return nil, nil
-	}
-	if m.holds.locker == nil {
-		m.complain("W sweeps nothing here: %v.", errNoLocker)
+	if m.refused(intentSweep, nil) {
 		return nil, nil
 	}
 	m.sweeps++
@@ -118,18 +126,20 @@ func (m *model) recheckSweep(d *dialog) {
 			entries[refOf(e)] = e
 		}
 	}
+	says := ""
 	for i := range d.sweep.targets {
 		t := &d.sweep.targets[i]
 		switch e := entries[t.ref]; {
 		case e == nil:
-			d.changed = m.paint.Safe(fmt.Sprintf("Since this plan was made, %s is gone.", t.name))
+			says = fmt.Sprintf("Since this plan was made, %s is gone.", t.name)
 		case targetOf(e, m.clock).fingerprint != t.fingerprint:
-			d.changed = m.paint.Safe(fmt.Sprintf("Since this plan was made, %s changed: %s", t.name, e.Judge(m.clock).Sentence))
+			says = fmt.Sprintf("Since this plan was made, %s changed: %s", t.name, e.Judge(m.clock).Sentence)
 		default:
 			continue
 		}
-		return
+		break
 	}
+	d.spoil(m.paint.Safe(says), "Something in it changed since this plan was made, and is now as it was.")
 }
 
 func (m *model) sweepDone(s swept) {

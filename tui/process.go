@@ -86,13 +86,16 @@ func (m *model) processLines(r *row, w int) []string {
 	return append(lines, m.shared(r, w)...)
 }
 
-// shared are the other entries of the same process.
+// shared are who waits for the entry, and the other entries of the same process.
 func (m *model) shared(r *row, w int) []string {
+	var lines []string
+	for _, f := range waitFacts(r.entry) {
+		lines = append(lines, m.factLines(f.Head, m.paint.Safe(f.Says), w, plain)...)
+	}
 	pid := processOf(r.entry)
 	if pid == 0 {
-		return nil
+		return lines
 	}
-	var lines []string
 	for _, other := range m.all {
 		if other.entry.Kind == watch.Temp || other.ref() == r.ref() || processOf(other.entry) != pid || other.holder == nil {
 			continue

@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,6 +70,7 @@ func TestWhateverIsTyped(t *testing.T) {
 	}
 	k := stockOf(t)
 	k.putDead()
+	k.put(filepath.Join(k.dir, "other.lock"), gonePID(t), "", "writer-other", time.Minute)
 	k.put(filepath.Join(k.dir, "far.lock"), 77, "web02", "far", 0)
 	k.put(filepath.Join(k.dir, ".far.lock.reclaim"), 77, "web02", "far-token", 0)
 	k.put(filepath.Join(k.dir, ".gone.lock.reclaim"), gonePID(t), "", "gone-token", time.Hour)
@@ -80,7 +82,7 @@ func TestWhateverIsTyped(t *testing.T) {
 	place := filepath.Dir(filepath.Dir(t.TempDir())) // of all that is real
 	done := &deeds{done: map[string]int{}}
 	rapid.Check(t, func(t *rapid.T) { typeAnything(t, store, k.w.Locker(), plan.Steps, real, place, done) })
-	for _, what := range []string{"claim", "acquire", "break lease", "break lock", "remove token", "sweep"} {
+	for _, what := range []string{"claim", "acquire", "break lease", "break lock", "remove token", "sweep", "break several"} {
 		if done.done[what] == 0 {
 			t.Errorf("no run did this: %s (%v)", what, done.done)
 		}
@@ -95,6 +97,7 @@ func typeAnything(
 	s.ASCII = rapid.Bool().Draw(t, "ascii")
 	s.NoColor = rapid.Bool().Draw(t, "no colour")
 	s.Theme = rapid.SampledFrom(Themes()).Draw(t, "theme")
+	s.History = recorded
 	s.Stores = func(dir string) *lease.Store {
 		if dir != store.Dir {
 			return nil
@@ -109,6 +112,9 @@ func typeAnything(
 		}
 		done.add(what)
 	}
+	s.Rescan = func(context.Context) error { return nil }
+	s.Exports = []Export{{"json", func(io.Writer, *watch.Snapshot) error { return errMadeUp }}}
+	s.tests.exports = place
 	s.tests.claim = func(_ context.Context, chosen *lease.Store, _ string, _ lease.Claimant) (holding, error) {
 		acts("claim")
 		if chosen != store {
@@ -153,8 +159,9 @@ func typeAnything(
 	tell := func(message any) {
 		was, plan := m.current(), m.dialog
 		var about target
+		var parts []piece
 		if plan != nil {
-			about = plan.target
+			about, parts = plan.target, slices.Clone(plan.many)
 		}
 		small := m.layout().class == tiny
 		pressed, isKey := message.(keyPress)
@@ -162,8 +169,17 @@ func typeAnything(
 		if problem := pictureProblem(m); problem != "" {
 			t.Fatal(problem)
 		}
-		if plan != nil && m.dialog == plan && plan.target != about {
-			t.Fatalf("an open plan went from %+v to %+v", about, plan.target)
+		if plan != nil && m.dialog == plan && (plan.target != about || !slices.Equal(plan.many, parts)) {
+			t.Fatalf("an open plan went from %+v %+v to %+v %+v", about, parts, plan.target, plan.many)
+		}
+		if _, isMouse := message.(pointing); isMouse && m.dialog != nil && m.dialog != plan {
+			t.Fatalf("the mouse opened %s", m.dialog.title)
+		}
+		if b, ok := message.(bundled); ok && len(b.done) > 1 && b.kind == dialogBreak {
+			done.add("break several")
+		}
+		if len(m.markedRows()) != len(m.marked) {
+			t.Fatalf("%d marks of %d entries", len(m.marked), len(m.markedRows()))
 		}
 		if _, ok := message.(delivery); ok && was != nil && !m.paused {
 			stays := slices.ContainsFunc(m.rows, func(r *row) bool { return r.ref() == was.ref() })
@@ -188,7 +204,7 @@ func typeAnything(
 	}
 	show := func(keep uint32, reverse bool) {
 		seq++
-		snap := everything(at)
+		snap := queued(at)
 		snap.Seq = seq
 		var entries []watch.Entry
 		for i, e := range snap.Entries {
@@ -217,19 +233,98 @@ func typeAnything(
 	key := rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"j", "k", "g", "G", "n", "N", "/", "s", "S", "!", "1", "2", "tab", "[", "]", "enter", "esc", "z", "p", "y", "Y", "?", "q",
-			"ctrl+c", "ctrl+d", "ctrl+u", "ctrl+z", "up", "down", "home", "end", "pgup", "pgdown", "left", "backspace", " ",
+			"ctrl+c", "ctrl+d", "ctrl+u", "ctrl+z", "up", "down", "home", "end", "pgup", "pgdown", "left", "backspace", " ", "m",
+			"a", "v", ":", ":", "ctrl+r", "ctrl+s", "3", "5", "c",
 		}),
-		rapid.SampledFrom([]string{"C", "A", "R", "B", "W", "4", "y", "esc", "j", "G", "enter", "tab"}),
+		rapid.SampledFrom([]string{"C", "A", "R", "B", "W", "3", "4", "5", "c", "[", "y", "esc", "j", "G", "enter", "tab"}),
 		rapid.StringMatching(`[ -~]`), rapid.SampledFrom([]string{"日", "é", "👍", "\u0301"}),
 	)
+	planOne := func(t *rapid.T) {
+		tell(resized{rapid.IntRange(minWidth, 200).Draw(t, "w"), rapid.IntRange(minHeight, 60).Draw(t, "h")})
+		if m.dialog != nil || m.input != nil || m.palette != nil || m.actions != nil || m.help {
+			tell(typed("esc"))
+		}
+		if m.snap == nil || m.ended {
+			show(^uint32(0), false)
+		}
+		if m.paused {
+			tell(typed("p"))
+		}
+		if m.shows == waitingRows || m.shows == mineRows {
+			tell(typed("1"))
+		}
+		var here []int
+		for i, r := range m.rows {
+			if strings.HasPrefix(r.entry.Path, place) {
+				here = append(here, i)
+			}
+		}
+		m.marked = nil
+		if len(here) > 0 {
+			m.goTo(rapid.SampledFrom(here).Draw(t, "row"))
+		}
+		tell(typed(rapid.SampledFrom([]string{"C", "A", "R", "B", "B", "W"}).Draw(t, "action")))
+		if rapid.Bool().Draw(t, "sweep is planned") {
+			runJobs()
+		}
+		if rapid.Bool().Draw(t, "done at once") {
+			defer runJobs()
+		}
+		at = at.Add(dialogDeaf)
+		if d := m.dialog; d != nil && d.typing != nil {
+			for _, r := range d.typing.want {
+				tell(typed(string(r)))
+			}
+			for _, k := range []string{"enter", "w", "h", "y", "enter"} {
+				tell(typed(k))
+			}
+			return
+		}
+		tell(typed("y"))
+	}
 	t.Repeat(map[string]func(*rapid.T){
 		"key": func(t *rapid.T) { tell(typed(key.Draw(t, "key"))) },
 		"chunk": func(t *rapid.T) {
 			tell(keyPress{text: rapid.StringN(2, 20, 60).Draw(t, "chunk"), pasted: rapid.Bool().Draw(t, "pasted")})
 		},
-		"plan": func(t *rapid.T) {
-			tell(resized{rapid.IntRange(minWidth, 200).Draw(t, "w"), rapid.IntRange(minHeight, 60).Draw(t, "h")})
-			if m.dialog != nil || m.input != nil || m.help {
+		"plan": planOne, "plan again": planOne, "plan once more": planOne,
+		"verb": func(t *rapid.T) {
+			tell(typed(":"))
+			if m.palette == nil {
+				return
+			}
+			pasted := rapid.Bool().Draw(t, "pasted")
+			if verb := rapid.SampledFrom(m.verbs()).Draw(t, "verb").verb; pasted {
+				tell(keyPress{text: verb + "\r", pasted: true})
+			} else {
+				for _, r := range verb {
+					tell(typed(string(r)))
+				}
+			}
+			was := m.palette
+			tell(typed("enter"))
+			if pasted && m.palette != was {
+				t.Fatal("the end of a paste ran it")
+			}
+		},
+		"mouse": func(t *rapid.T) {
+			tell(pointing{
+				rapid.IntRange(-1, m.w+1).Draw(t, "x"), rapid.IntRange(-1, m.h+1).Draw(t, "y"),
+				rapid.SampledFrom([]pointed{clicked, wheeledUp, wheeledDown}).Draw(t, "what"),
+			})
+		},
+		"marks": func(t *rapid.T) {
+			if m.dialog != nil || m.input != nil || m.help || len(m.rows) == 0 || m.layout().class == tiny {
+				return
+			}
+			for range rapid.IntRange(1, 4).Draw(t, "marks") {
+				m.goTo(rapid.IntRange(0, len(m.rows)-1).Draw(t, "row"))
+				tell(typed(" "))
+			}
+		},
+		"plan for what is marked": func(t *rapid.T) {
+			tell(resized{120, 40})
+			for range 8 {
 				tell(typed("esc"))
 			}
 			if m.snap == nil || m.ended {
@@ -238,33 +333,19 @@ func typeAnything(
 			if m.paused {
 				tell(typed("p"))
 			}
-			var here []int
-			for i, r := range m.rows {
-				if strings.HasPrefix(r.entry.Path, place) {
-					here = append(here, i)
+			for i := range m.rows {
+				if strings.HasPrefix(m.rows[i].entry.Path, place) || rapid.IntRange(0, 9).Draw(t, "another") == 0 {
+					m.goTo(i)
+					tell(typed(" "))
 				}
 			}
-			if len(here) > 0 {
-				m.goTo(rapid.SampledFrom(here).Draw(t, "row"))
-			}
-			tell(typed(rapid.SampledFrom([]string{"C", "A", "R", "B", "B", "W"}).Draw(t, "action")))
-			if rapid.Bool().Draw(t, "sweep is planned") {
-				runJobs()
-			}
-			if rapid.Bool().Draw(t, "done at once") {
-				defer runJobs()
+			tell(typed(rapid.SampledFrom([]string{"B", "B", "R"}).Draw(t, "action")))
+			if rapid.Bool().Draw(t, "something else meanwhile") {
+				show(rapid.Uint32().Draw(t, "keep"), false)
 			}
 			at = at.Add(dialogDeaf)
-			if d := m.dialog; d != nil && d.typing != nil {
-				for _, r := range d.typing.want {
-					tell(typed(string(r)))
-				}
-				for _, k := range []string{"enter", "w", "h", "y", "enter"} {
-					tell(typed(k))
-				}
-				return
-			}
 			tell(typed("y"))
+			runJobs()
 		},
 		"size": func(t *rapid.T) {
 			tell(resized{rapid.IntRange(0, 200).Draw(t, "w"), rapid.IntRange(0, 60).Draw(t, "h")})

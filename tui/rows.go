@@ -15,21 +15,13 @@ type ref struct {
 	path string
 }
 
-// kindOfRows is which entries the list shows, apart from the filter.
-type kindOfRows uint8
-
-const (
-	allRows kindOfRows = iota
-	problemRows
-	litterRows // tokens and temps
-)
-
 // row is an entry as the list has it. It belongs to one snapshot.
 type row struct {
 	entry  *watch.Entry
 	holder *verdict.Holder
 	name   string // safe
 	rank   int
+	mine   bool
 	hay    string // lower-cased, filled on first use
 }
 
@@ -70,19 +62,19 @@ func rowsOf(s *watch.Snapshot, style *paint) (rows []*row, tokens int) {
 func (m *model) refill() {
 	locks := m.locksWithParts()
 	parts := m.filter.wantsParts() || m.shows == litterRows
-	m.rows, m.total = m.rows[:0], 0
+	m.rows, m.total, m.unshown = m.rows[:0], 0, 0
 	for _, r := range m.all {
-		part := (r.entry.Kind == watch.Token || r.entry.Kind == watch.Temp) && locks[r.entry.LockOf]
+		part := isLitter(r.entry) && locks[r.entry.LockOf]
 		if !part {
 			m.total++
 		}
+		r.mine = m.isMine(r.entry)
 		switch {
 		case part && !parts: // told in the detail of its lock
-		case m.shows == problemRows && !r.entry.IsProblem():
-		case m.shows == litterRows && r.entry.Kind != watch.Token && r.entry.Kind != watch.Temp:
-		case !m.filter.keeps(r, m.now):
-		default:
+		case m.inView(r) && m.filter.keeps(r, m.now):
 			m.rows = append(m.rows, r)
+		case !part:
+			m.unshown++
 		}
 	}
 	slices.SortFunc(m.rows, m.compare)

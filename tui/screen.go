@@ -28,11 +28,22 @@ type Screen struct {
 	// that what was seen of a lease counts when it is claimed. It looks at no file. nil: nothing can be claimed.
 	Stores func(dir string) *lease.Store
 
+	// History returns what was seen of an entry since Watch began: Watcher.History of package watch. It waits for nothing.
+	// nil: none is kept.
+	History func(kind watch.Kind, path string) watch.History
+
 	// Locker acquires locks and breaks locks and tokens: Watcher.Locker of package watch, for the same reason. It is
 	// itself read-only where ReadOnly is set. nil: no lock can be changed, and nothing swept.
 	Locker *fslock.Locker
 	// Audit is where what is broken or swept is told first; nil: the user's own log.
 	Audit *audit.Log
+
+	// Rescan has everything looked at again at once and returns when that is done: Watcher.Rescan of package watch. nil: ^r
+	// does nothing.
+	Rescan func(ctx context.Context) error
+	// Exports are the forms in which ^s writes the picture, into holdfast in the user's state directory, also when ReadOnly:
+	// it changes no lock. None: ^s does nothing.
+	Exports []Export
 
 	ReadOnly bool           // nothing is ever changed; the screen says RO
 	Claimant lease.Claimant // who claims, for leases that the screen takes
@@ -41,7 +52,11 @@ type Screen struct {
 	Theme   string // one of Themes; "": the first
 	NoColor bool   // no colours and no other attributes; the words, symbols and the cursor's mark remain
 	Demo    string // a line that is always shown, as where the playground lies; "": none
-	Home    string // what "~" stands for in the header; "": nothing is shortened
+	// Multiplexer is what the terminal is shown in, which what is copied has to get through: "tmux", "screen", or "" for
+	// none, and for one on the other side of an ssh.
+	Multiplexer string
+
+	Home string // what "~" stands for in the header; "": nothing is shortened
 
 	In  io.Reader // a terminal, or for tests anything; nil: no keys
 	Out io.Writer // a terminal, or for tests anything of 80 x 24. Required.
@@ -52,9 +67,11 @@ type Screen struct {
 // seams are where tests stand in for what a bubble of fake time, or a test that crashes on purpose, cannot have.
 type seams struct {
 	signals  chan os.Signal                                           // nil: this process's signals
+	stops    chan os.Signal                                           // beside signals: requests to stop
 	library                                                           // what is nil is the real call
 	describe func(ctx context.Context, pid int) (proc.Details, error) // nil: package proc is asked
 	crashDir string                                                   // "": holdfast in the user's state directory
+	exports  string                                                   // directory; "": holdfast in the user's state directory
 	onKey    func(*harness, string)                                   // called in Update with the name of every key; nil: not
 }
 

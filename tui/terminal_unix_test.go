@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"holdfast/fslock"
@@ -387,6 +388,45 @@ func TestTerminalSuspend(t *testing.T) {
 	s.leave()
 	s.waitFor("ended=0")
 	s.ended(0)
+}
+
+// A request to stop that comes from elsewhere is heard, too: unheard it would leave the terminal raw.
+func TestTerminalStopFromElsewhere(t *testing.T) {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		needs(t, err)
+	}
+	s := takeAs(t, "well", shell, "-c", `set -m; "$0"; echo stopped=$?; read line; fg >/dev/null; echo ended=$?`, os.Args[0])
+	stop := func() {
+		t.Helper()
+		group, err := unix.IoctlGetInt(int(s.slave.Fd()), unix.TIOCGPGRP)
+		if err != nil {
+			needs(t, err)
+		}
+		if err := syscall.Kill(-group, syscall.SIGTSTP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	s.waitFor("stopped=")
+	s.restored()
+	s.forget()
+	s.press("\n")
+	s.waitFor("1 entry")
+	s.hold()
+	s.forget()
+	stop()
+	s.waitFor("Not suspended")
+	s.pressUntil("?", func() bool { return strings.Contains(s.written(), "previous problem") })
+	s.press("\x1b")
+	s.forget()
+	s.press("q")
+	s.waitFor("You hold 1 lease")
+	time.Sleep(dialogDeaf) // it does not listen before
+	s.press("\r")
+	s.waitFor("ended=0")
+	s.ended(0)
+	s.isFree()
 }
 
 func TestTerminalStormOfWheelAndPaste(t *testing.T) {

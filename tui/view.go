@@ -26,7 +26,7 @@ func (m *model) lines() []string {
 		lines = append(lines, m.noticeLine(n))
 	}
 	lines = append(lines, m.body(l)...)
-	if m.note.text != "" && m.input == nil && m.dialog == nil {
+	if m.note.text != "" && m.input == nil && m.palette == nil && m.dialog == nil {
 		notes := m.noteLines()
 		return append(lines[:m.h-len(notes)], notes...)
 	}
@@ -54,8 +54,13 @@ func (m *model) body(l layout) []string {
 		lines = append(lines, m.eventsPane(l.events)...)
 	}
 	lines = fit(lines, l.body.h)
-	if m.dialog != nil {
+	switch {
+	case m.dialog != nil:
 		lines = m.overlay(lines, l.body)
+	case m.palette != nil:
+		lines = m.overlayPalette(lines, l.body)
+	case m.actions != nil:
+		lines = m.overlayActions(lines, l.body)
 	}
 	return lines
 }

@@ -59,6 +59,7 @@ type (
 		Epoch     uint64         `json:"epoch,omitempty"`
 		Holder    *jsonHolder    `json:"holder,omitempty"`
 		Token     *jsonToken     `json:"token,omitempty"`
+		Waiters   []jsonWaiter   `json:"waiters,omitempty"`
 		Evidence  []jsonCheck    `json:"evidence"`
 		Originals []jsonOriginal `json:"originals,omitempty"` // why only, likewise next
 		Next      []string       `json:"next,omitempty"`
@@ -99,6 +100,10 @@ type (
 		Host        string `json:"host,omitempty"`
 		CreatedAtMS *int64 `json:"created_at_ms,omitempty"`
 		ClearsAtMS  *int64 `json:"clears_at_ms,omitempty"`
+	}
+	jsonWaiter struct {
+		PID int    `json:"pid"`
+		How string `json:"how"`
 	}
 	jsonCheck struct {
 		Check   string `json:"check"`
@@ -200,6 +205,9 @@ func (e *encoder) entry(w *watch.Entry) jsonEntry {
 			Path: t.Path, PathB64: inexact(t.Path), State: t.State.String(), PID: t.PID, Host: t.Host,
 			CreatedAtMS: millis(t.Created), ClearsAtMS: millis(t.Clears),
 		}
+	}
+	for _, waiter := range w.Waiters {
+		j.Waiters = append(j.Waiters, jsonWaiter{PID: waiter.PID, How: waiter.How})
 	}
 	for _, c := range v.Evidence {
 		check := jsonCheck{Check: c.Name, Saw: c.Saw, Skipped: c.Skipped}

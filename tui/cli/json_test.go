@@ -30,6 +30,7 @@ var documented = map[string]string{
 	"entries.holder.process": "alive name command user status started_at_ms",
 	"entries.token":          "path state pid host created_at_ms clears_at_ms",
 	"entries.evidence":       "check saw speaks skipped",
+	"entries.waiters":        "pid how",
 	"errors":                 "path error",
 }
 
@@ -76,7 +77,9 @@ func sample() *watch.Snapshot {
 		Roots: []watch.Root{{Path: "/r", Kind: "agentmux+aft", ChosenBy: "argument", FS: "ext4", Watch: "none"}},
 		Entries: []watch.Entry{
 			{Kind: watch.Lease, Root: "/r", Path: l.Path, ID: "a", Name: "researcher", Subject: l, Epoch: 5},
-			{Kind: watch.Lock, Root: "/r", Path: k.Path, Name: "web-app", Subject: k, Token: &tok},
+			{Kind: watch.Lock, Root: "/r", Path: k.Path, Name: "web-app", Subject: k, Token: &tok, Waiters: []watch.Waiter{
+				{PID: 9, Name: "node", How: watch.ByPoll}, {PID: 11, How: watch.ByFlock, Stopped: true},
+			}},
 			{Kind: watch.Token, Root: "/r", Path: token.Path, Subject: token, LockOf: k.Path},
 			{Kind: watch.Temp, Root: "/r", Path: temp.Path, Subject: temp, LockOf: k.Path},
 		},
@@ -137,7 +140,7 @@ func TestJSONHasTheDocumentedKeysAndNoOthers(t *testing.T) {
 	for place, keys := range documented {
 		want := strings.Fields(keys)
 		for _, key := range want {
-			if !seen[place][key] && key != "waiters" {
+			if !seen[place][key] {
 				// evidence is of two kinds, and one sample has both
 				t.Errorf("%q has no key %q", place, key)
 			}
@@ -212,6 +215,16 @@ func TestOnlyLeasesAndLocksAreClaimable(t *testing.T) {
 		if evidence, ok := e["evidence"].([]any); !ok || len(evidence) == 0 {
 			t.Errorf("%v: no evidence", e["kind"])
 		}
+	}
+}
+
+func TestWaitersAreToldWhereThereAreAny(t *testing.T) {
+	text, decoded := encode(t, &encoder{describe: describeSample}, sample())
+	if want := `"waiters":[{"pid":9,"how":"poll"},{"pid":11,"how":"flock"}]`; !strings.Contains(text, want) {
+		t.Errorf("no %s in %s", want, text)
+	}
+	if _, ok := decoded["entries"].([]any)[0].(map[string]any)["waiters"]; ok {
+		t.Error("an entry that nobody waits for has waiters")
 	}
 }
 

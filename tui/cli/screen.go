@@ -29,7 +29,10 @@ func (a *app) play(ctx context.Context, roots []watch.Root, note string) error {
 	s := &tui.Screen{
 		Watch:    w.Run,
 		Stores:   w.Store,
+		History:  w.History,
 		Locker:   w.Locker(),
+		Rescan:   w.Rescan,
+		Exports:  a.exports(),
 		ReadOnly: a.readOnly,
 		Claimant: lease.Claimant{Channel: "holdfast", Version: readBuild().Version},
 		ASCII:    a.style().ASCII,
@@ -37,14 +40,42 @@ func (a *app) play(ctx context.Context, roots []watch.Root, note string) error {
 		NoColor:  !text.Color(a.color, a.Getenv, a.Output),
 		Demo:     note,
 		Home:     a.Home,
-		In:       a.Stdin,
-		Out:      a.terminal,
+
+		Multiplexer: text.Multiplexer(a.Getenv),
+
+		In:  a.Stdin,
+		Out: a.terminal,
 	}
 	err := s.Run(ctx)
 	if end, ok := errors.AsType[*tui.ExitError](err); ok {
 		return &problem{code: end.Code, err: end}
 	}
 	return failed(err)
+}
+
+// exports are what ^s writes: what `ls` prints, as JSON and as a table without colours and of any width.
+func (a *app) exports() []tui.Export {
+	return []tui.Export{
+		{Ext: "json", Write: func(w io.Writer, s *watch.Snapshot) error {
+			enc := encoder{describe: describe}
+			writeJSON(w, enc.look(s, everyEntry(s)))
+			return nil
+		}},
+		{Ext: "txt", Write: func(w io.Writer, s *watch.Snapshot) error {
+			plain := *a
+			plain.Output, plain.color = false, text.ColorNever
+			plain.table(w, s, everyEntry(s), false)
+			return nil
+		}},
+	}
+}
+
+func everyEntry(s *watch.Snapshot) []*watch.Entry {
+	entries := make([]*watch.Entry, len(s.Entries))
+	for i := range s.Entries {
+		entries[i] = &s.Entries[i]
+	}
+	return entries
 }
 
 func (a *app) demoCommand() *cobra.Command {

@@ -43,3 +43,16 @@ func Color(when string, env func(string) string, terminal bool) bool {
 		return terminal && env("TERM") != "dumb" && env("CLICOLOR") != "0"
 	}
 }
+
+// Multiplexer names what the terminal of the environment env is shown in: "tmux", "screen", or "" for neither, or where
+// that is on the other side of an ssh, which hands no variables on.
+func Multiplexer(env func(string) string) string {
+	switch {
+	case env("TMUX") != "":
+		return "tmux"
+	case env("STY") != "":
+		return "screen"
+	default:
+		return ""
+	}
+}

@@ -60,3 +60,17 @@ func TestColor(t *testing.T) {
 		}
 	}
 }
+
+func TestMultiplexer(t *testing.T) {
+	for _, c := range []struct{ tmux, sty, want string }{
+		{"", "", ""},
+		{"/tmp/tmux-0/default,1,0", "", "tmux"},
+		{"", "1.pts-0.host", "screen"},
+		{"/tmp/tmux-0/default,1,0", "1.pts-0.host", "tmux"},
+	} {
+		env := func(name string) string { return map[string]string{"TMUX": c.tmux, "STY": c.sty}[name] }
+		if got := text.Multiplexer(env); got != c.want {
+			t.Errorf("TMUX=%q STY=%q: got %q", c.tmux, c.sty, got)
+		}
+	}
+}

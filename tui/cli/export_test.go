@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"holdfast/tui/text"
+)
+
+func TestExportsAreWhatLsPrints(t *testing.T) {
+	a := &app{Env: Env{Output: true, Width: 20, Getenv: func(string) string { return "" }}, color: text.ColorAlways}
+	snap := sample()
+	got := map[string]string{}
+	for _, x := range a.exports() {
+		var b bytes.Buffer
+		if err := x.Write(&b, snap); err != nil {
+			t.Fatal(err)
+		}
+		got[x.Ext] = b.String()
+	}
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(got["json"]), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if entries, _ := doc["entries"].([]any); len(entries) != len(snap.Entries) || doc["schema"] != float64(schema) {
+		t.Errorf("%d of %d entries, schema %v", len(entries), len(snap.Entries), doc["schema"])
+	}
+	if strings.Contains(got["json"], "secret-session") {
+		t.Error("a session id is exported unasked")
+	}
+	var want bytes.Buffer
+	entries := everyEntry(snap)
+	(&app{Env: Env{Getenv: func(string) string { return "" }}, color: text.ColorNever}).table(&want, snap, entries, false)
+	if got["txt"] != want.String() || len(entries) == 0 || entries[0] == nil {
+		t.Errorf("got\n%s\nwant\n%s", got["txt"], want.String())
+	}
+}
