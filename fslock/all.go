@@ -45,6 +45,9 @@ func (l *Locker) InspectAll(ctx context.Context, locks, tokens, temps []string) 
 				default:
 					infos.Temps[t-len(tokens)] = k.temp(temps[t-len(tokens)])
 				}
+				if l.Looked != nil {
+					l.Looked.Add(1)
+				}
 			}
 		})
 	}

@@ -65,6 +65,7 @@ package fslock
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"holdfast/fslock/proc"
@@ -81,6 +82,9 @@ type Locker struct {
 	Log      *slog.Logger // nil: discards
 	ReadOnly bool         // whatever would change a file is refused with ErrReadOnly
 	Table    *proc.Table  // how processes are looked at; nil: this machine
+
+	// Looked is raised by one for every path that InspectAll has looked at, while it runs. nil: nobody counts.
+	Looked *atomic.Int64
 
 	state     waiting
 	memory    record.Memory

@@ -30,6 +30,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdfast/fslock/proc"
@@ -46,6 +47,9 @@ type Store struct {
 	Log      *slog.Logger  // nil: discards
 	ReadOnly bool          // Claim, Renew, Keep, Release, SetEpoch, Break and Restore are refused with ErrReadOnly
 	Table    *proc.Table   // how processes are looked at; nil: this machine
+
+	// Looked is raised by one for every lease that List has looked at, while it runs. nil: nobody counts.
+	Looked *atomic.Int64
 
 	memory    record.Memory
 	sinceBoot func() time.Duration    // nil: proc.SinceBoot
@@ -171,6 +175,9 @@ func (s *Store) List(ctx context.Context) ([]Info, error) {
 		workers.Go(func() {
 			for i := range next {
 				infos[i] = s.inspect(table, ids[i])
+				if s.Looked != nil {
+					s.Looked.Add(1)
+				}
 			}
 		})
 	}

@@ -1,7 +1,9 @@
 package tui
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -45,5 +47,112 @@ func BenchmarkFilterOf10000(b *testing.B) {
 	for b.Loop() {
 		d.filter, _ = parseFilter("app-12 !state:dead")
 		d.refill()
+	}
+}
+
+// BenchmarkSortOf10000 chooses and sorts all rows anew by each column, without a picture.
+func BenchmarkSortOf10000(b *testing.B) {
+	d := sit(b, screenFor(), 140, 40)
+	d.see(many(10_000, noon))
+	for c := range columns {
+		b.Run(c.String(), func(b *testing.B) {
+			d.sort = c
+			for b.Loop() {
+				d.reversed = !d.reversed
+				d.refill()
+			}
+		})
+	}
+}
+
+// BenchmarkTypingAFilterOver10000 is one typed character and the picture after it.
+func BenchmarkTypingAFilterOver10000(b *testing.B) {
+	d := sit(b, screenFor(), 140, 40)
+	d.see(many(10_000, noon))
+	d.press("/")
+	for b.Loop() {
+		for _, key := range []string{"a", "p", "p", "-", "backspace", "backspace", "backspace", "backspace"} {
+			d.press(key)
+			_ = d.view()
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(8*b.N), "ns/key")
+}
+
+// BenchmarkBytesWritten is what a terminal of 80x24 gets while one entry of 10,000 changes ten times a second, and while
+// none does and only the ages on the screen go on.
+func BenchmarkBytesWritten(b *testing.B) {
+	for _, changes := range []bool{false, true} {
+		name := map[bool]string{false: "idle", true: "ten-changes"}[changes]
+		b.Run(name, func(b *testing.B) {
+			// The pictures are made before: of the screen alone is measured what it writes.
+			var pictures []*watch.Snapshot
+			for i := range 2 {
+				s := many(10_000, time.Now())
+				s.Seq = uint64(i + 1)
+				s.Entries[0].Epoch, s.Entries[0].Name = uint64(i+1), fmt.Sprintf("app-%d-changed", i)
+				pictures = append(pictures, s)
+			}
+			written := &tape{}
+			s := screenFor()
+			s.Out, s.tests.crashDir = written, b.TempDir()
+			shown := make(chan struct{})
+			s.Watch = func(ctx context.Context, emit func(*watch.Snapshot)) error {
+				emit(pictures[0])
+				close(shown)
+				every := time.NewTicker(100 * time.Millisecond)
+				defer every.Stop()
+				for i := 1; changes; i++ {
+					select {
+					case <-ctx.Done():
+						return nil
+					case <-every.C:
+					}
+					next := *pictures[i%2]
+					next.Seq = uint64(i + 1)
+					emit(&next)
+				}
+				<-ctx.Done()
+				return nil
+			}
+			ctx, cancel := context.WithCancel(b.Context())
+			over := make(chan error, 1)
+			go func() { over <- s.Run(ctx) }()
+			<-shown
+			for begun := time.Now(); !written.has("holdfast") && time.Since(begun) < 10*time.Second; {
+				time.Sleep(50 * time.Millisecond)
+			}
+			time.Sleep(time.Second)
+			before, begun := written.count(), time.Now()
+			for b.Loop() {
+				time.Sleep(3 * time.Second)
+			}
+			b.ReportMetric(float64(written.count()-before)/time.Since(begun).Seconds(), "written-B/s")
+			cancel()
+			_ = <-over
+		})
+	}
+}
+
+// BenchmarkMemoryOf10000 is what the heap keeps for a snapshot of 10,000 entries and the screen's rows of it.
+func BenchmarkMemoryOf10000(b *testing.B) {
+	inUse := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for b.Loop() {
+		before := inUse()
+		d := sit(b, screenFor(), 140, 40)
+		s := many(10_000, noon)
+		snapshot := inUse()
+		d.see(s)
+		_ = d.view()
+		screen := inUse()
+		b.ReportMetric(float64(snapshot-before)/(1<<20), "snapshot-MiB")
+		b.ReportMetric(float64(screen-snapshot)/(1<<20), "screen-MiB")
+		runtime.KeepAlive(d)
 	}
 }

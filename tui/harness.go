@@ -69,7 +69,7 @@ func newHarness(s *Screen) *harness {
 	h.holds.ring = h.inbox.ring
 	h.model = &model{
 		paint: newPaint(s.Theme, s.NoColor, s.ASCII), keys: keyMap(), demo: s.Demo, home: s.Home,
-		readOnly: s.ReadOnly, holds: h.holds, describe: describe, history: s.History,
+		readOnly: s.ReadOnly, holds: h.holds, describe: describe, history: s.History, looked: s.Looked,
 		rescan: s.Rescan, exports: s.Exports, exportDir: s.tests.exports,
 	}
 	return h

@@ -130,7 +130,11 @@ func (m *model) headLine() string {
 	case m.snap == nil && m.ended:
 		return l.put(bad, "Nothing could be looked at.").String()
 	case m.snap == nil:
-		return l.put(plain, "Looking"+m.paint.Ellipsis()).String()
+		l.put(plain, "Looking"+m.paint.Ellipsis())
+		if m.soFar > 0 {
+			l.put(plain, " "+text.Count(m.soFar, "entry")+" so far")
+		}
+		return l.String()
 	}
 	tone, hint := good, ""
 	if len(m.stuck) > 0 {

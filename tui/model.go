@@ -23,6 +23,7 @@ type model struct {
 	holds    *holds
 	describe func(ctx context.Context, pid int) (proc.Details, error)
 	history  func(kind watch.Kind, path string) watch.History // nil: none is kept
+	looked   func() int                                       // nil: nobody counts
 
 	rescan    func(ctx context.Context) error // nil: there is no way
 	exports   []Export
@@ -35,6 +36,7 @@ type model struct {
 	snap     *watch.Snapshot // drawn; nil: none came yet
 	fresh    *watch.Snapshot // the newest; another than snap only while paused
 	since    time.Time       // the moment of the first one
+	soFar    int             // entries that were looked at before it came
 	hidden   int             // changes that the pause hides
 	later    []watch.Change  // those changes
 	change   time.Time       // when the watcher should have something new at the latest; zero: never
@@ -199,6 +201,9 @@ func (m *model) update(message any, now time.Time) []command {
 	case pointing:
 		m.point(msg)
 	case tick:
+	}
+	if m.loading() {
+		m.soFar = m.looked()
 	}
 	if m.dialog != nil {
 		m.recheck(m.dialog)
@@ -367,6 +372,9 @@ func (m *model) due() time.Time {
 	if d := m.dialog; d != nil {
 		soon(d.opened.Add(dialogDeaf))
 	}
+	if m.loading() {
+		soon(m.clock.Add(loadingGap))
+	}
 	if m.paused || m.snap == nil {
 		return next
 	}
@@ -390,6 +398,12 @@ func (m *model) due() time.Time {
 	}
 	return next
 }
+
+// loadingGap is how often the count of a first look is asked for.
+const loadingGap = 250 * time.Millisecond
+
+// loading reports whether the first look is under way and somebody counts what it has looked at.
+func (m *model) loading() bool { return m.snap == nil && !m.ended && m.looked != nil }
 
 // ticks reports whether what the list says of the row changes from second to second.
 func (r *row) ticks(now time.Time) bool {

@@ -16,10 +16,14 @@ import (
 const (
 	rootVariable  = "HOLDFAST_TUI_ROOT"
 	crashVariable = "HOLDFAST_TUI_CRASH" // for reports
+	measureRole   = "measure"            // see bench_unix_test.go
 )
 
 // play is the main of such a process: a real screen on its terminal. The role says what the key x does to it.
 func play(role string) int {
+	if role == measureRole {
+		return measure()
+	}
 	root := os.Getenv(rootVariable)
 	w := &watch.Watcher{Roots: []watch.Root{{Path: root}}}
 	s := &Screen{

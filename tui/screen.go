@@ -24,6 +24,9 @@ import (
 type Screen struct {
 	// Watch calls emit for every snapshot until ctx ends; emit never waits. Required.
 	Watch func(ctx context.Context, emit func(*watch.Snapshot)) error
+	// Looked is how many entries were looked at till now, which is shown until the first snapshot: Watcher.Looked of package
+	// watch. It waits for nothing. nil: no number is shown.
+	Looked func() int
 	// Stores returns the store of a directory of leases, that of an entry's path: Watcher.Store of package watch, so
 	// that what was seen of a lease counts when it is claimed. It looks at no file. nil: nothing can be claimed.
 	Stores func(dir string) *lease.Store

@@ -2,11 +2,13 @@ package watch
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"holdfast/fslock/proc"
+	"holdfast/fslock/verdict"
 )
 
 // fewLeases is how many leases of a root are looked at one by one. More are cheaper together: a look at all of them
@@ -65,6 +67,45 @@ func holderSeen(e *Entry) (holder, bool) {
 		}
 	}
 	return h, true
+}
+
+// watchHolders has the kernel tell of the deaths of all processes that hold entries. Those that it cannot tell of are
+// found by probe, as are those whose pid went to another process before it was asked.
+func (e *engine) watchHolders() {
+	known := make(map[int]bool)
+	for _, look := range e.looks {
+		for i := range look.entries {
+			if pid := alivePID(&look.entries[i]); pid != 0 {
+				known[pid] = true
+			}
+		}
+	}
+	ended, _ := e.deaths.Watch(slices.Collect(maps.Keys(known))) // probe looks at all, those that are left too
+	e.mourn(ended)
+}
+
+// alivePID is the pid under which the living holder of an entry is seen; 0: none is.
+func alivePID(e *Entry) int {
+	if seen := e.Seen(); seen != nil && seen.Proc.Answer == proc.Alive {
+		return seen.Proc.PID
+	}
+	return 0
+}
+
+// mourn has the next step look at what those processes held.
+func (e *engine) mourn(pids []int) {
+	for _, pid := range pids {
+		e.died[pid] = true
+	}
+}
+
+// bereft reports whether an entry, or the token of a lock, was held by a process that ended.
+func (e *engine) bereft(en *Entry) bool {
+	if e.died[alivePID(en)] {
+		return true
+	}
+	f, ok := en.Subject.(*verdict.LockFacts)
+	return ok && f.Token != nil && f.Token.Proc.Answer == proc.Alive && e.died[f.Token.Proc.PID]
 }
 
 // probe looks at one entry of each process that holds any, and at all its others if that one changed; further at

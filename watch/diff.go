@@ -38,7 +38,8 @@ type Change struct {
 
 // Diff tells what changed from one snapshot to the next: roots first, then entries in the order of the newer
 // snapshot, then what is gone. Two looks at the same things differ in nothing, however much time is between them,
-// unless time itself changed a verdict; who waits, and what of it is hidden, is no change of an entry. A nil snapshot has no roots and no entries.
+// unless time itself changed a verdict; who waits, and what of it is hidden, is no change of an entry. A nil
+// snapshot has no roots and no entries.
 func Diff(older, newer *Snapshot) []Change {
 	if older == nil {
 		older = &Snapshot{}

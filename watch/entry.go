@@ -18,6 +18,16 @@ func (e *Entry) Judge(now time.Time) verdict.Verdict {
 	return e.Subject.Judge(now)
 }
 
+// glance is Judge without what is read of one entry at a time.
+func (e *Entry) glance(now time.Time) verdict.Verdict {
+	if f, ok := e.Subject.(interface {
+		Glance(now time.Time) verdict.Verdict
+	}); ok {
+		return f.Glance(now)
+	}
+	return e.Judge(now)
+}
+
 // Holder is whom the record names; nil: nobody, or not readable.
 func (e *Entry) Holder() *verdict.Holder {
 	if e.Subject == nil {

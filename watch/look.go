@@ -43,7 +43,13 @@ type Watcher struct {
 	fsOf    func(path string) (name string, local bool) // nil: record.FileSystem
 	spent   func() time.Duration                        // nil: this process's processor time
 	past    past
+	looked  atomic.Int64
 }
+
+// Looked is how many leases, locks, tokens and temps were looked at in the listings of roots till now, the same ones
+// again in every look: while the first Look, or the first look of Run, is under way, how far it is. It waits for nothing.
+// What is only being searched for does not count yet, and a file that goes before it is shown did.
+func (w *Watcher) Looked() int { return int(w.looked.Load()) }
 
 // Look looks at all roots once. The error is the context's; a place that cannot be looked at is in the snapshot's
 // Errors, a missing root has the kind "missing". A directory or file that several roots lead to, by whatever links
@@ -60,7 +66,7 @@ func (w *Watcher) Look(ctx context.Context) (*Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := w.assemble(looks, time.Now())
+	s := w.assemble(looks, time.Now(), (*Entry).Judge)
 	pollers(s.Entries, nil)
 	s.Seq = w.seq.Add(1)
 	return s, nil
@@ -74,7 +80,7 @@ func (w *Watcher) Store(dir string) *lease.Store {
 	defer w.mu.Unlock()
 	s := w.stores[dir]
 	if s == nil {
-		s = &lease.Store{Dir: dir, Table: w.Table, Log: w.Log, ReadOnly: w.ReadOnly}
+		s = &lease.Store{Dir: dir, Table: w.Table, Log: w.Log, ReadOnly: w.ReadOnly, Looked: &w.looked}
 		if w.stores == nil {
 			w.stores = make(map[string]*lease.Store)
 		}
@@ -89,7 +95,7 @@ func (w *Watcher) Locker() *fslock.Locker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.locker == nil {
-		w.locker = &fslock.Locker{Table: w.Table, Log: w.Log, ReadOnly: w.ReadOnly}
+		w.locker = &fslock.Locker{Table: w.Table, Log: w.Log, ReadOnly: w.ReadOnly, Looked: &w.looked}
 	}
 	return w.locker
 }
@@ -221,9 +227,16 @@ func (w *Watcher) lookAtLeases(ctx context.Context, look *rootLook, layout sweep
 	}
 }
 
+// brief is a verdict without what only a person reads: every snapshot judges anew, and between two of them what a look
+// gives is kept, perhaps for hours.
+func brief(v verdict.Verdict) verdict.Verdict {
+	v.Evidence, v.Originals, v.Next = nil, nil, nil
+	return v
+}
+
 func leaseEntry(info lease.Info) Entry {
 	return Entry{
-		Kind: Lease, Path: info.Path, ID: info.ID, Subject: info.Facts, Verdict: info.Verdict,
+		Kind: Lease, Path: info.Path, ID: info.ID, Subject: info.Facts, Verdict: brief(info.Verdict),
 		Epoch: info.Epoch, Raw: info.Raw,
 	}
 }
@@ -258,26 +271,26 @@ func (w *Watcher) lookAtLocks(ctx context.Context, look *rootLook, found sweep.F
 
 func lockEntry(info fslock.Info) Entry {
 	return Entry{
-		Kind: Lock, Path: info.Path, Subject: info.Facts, Verdict: info.Verdict, Token: info.Token, Raw: info.Raw,
+		Kind: Lock, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), Token: info.Token, Raw: info.Raw,
 	}
 }
 
 func tokenEntry(info fslock.TokenInfo) Entry {
 	return Entry{
-		Kind: Token, Path: info.Path, Subject: info.Facts, Verdict: info.Verdict, LockOf: sweep.LockOf(info.Path),
+		Kind: Token, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), LockOf: sweep.LockOf(info.Path),
 		Raw: info.Raw,
 	}
 }
 
 func tempEntry(info fslock.TempInfo) Entry {
 	return Entry{
-		Kind: Temp, Path: info.Path, Subject: info.Facts, Verdict: info.Verdict, LockOf: sweep.LockOf(info.Path),
+		Kind: Temp, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), LockOf: sweep.LockOf(info.Path),
 		Raw: info.Raw,
 	}
 }
 
-// assemble makes one snapshot of looks at all roots, judged at now. The looks' entries are judged in place.
-func (w *Watcher) assemble(looks []*rootLook, now time.Time) *Snapshot {
+// assemble makes one snapshot of looks at all roots, judged by how at now. The looks' entries are judged in place.
+func (w *Watcher) assemble(looks []*rootLook, now time.Time, how func(*Entry, time.Time) verdict.Verdict) *Snapshot {
 	s := &Snapshot{Time: now, Observer: w.table().Self()}
 	size := 0
 	for _, look := range looks {
@@ -290,7 +303,7 @@ func (w *Watcher) assemble(looks []*rootLook, now time.Time) *Snapshot {
 			continue
 		}
 		s.Roots = append(s.Roots, look.root)
-		judge(look.entries, now)
+		judge(look.entries, now, how)
 		start := len(s.Entries)
 		for j := range look.entries {
 			if e := &look.entries[j]; once.entry(e) {
@@ -362,8 +375,8 @@ func (o *once) entry(e *Entry) bool {
 	return true
 }
 
-// judge judges entries at now, with several workers where there are many.
-func judge(entries []Entry, now time.Time) {
+// judge judges entries by how at now, with several workers where there are many.
+func judge(entries []Entry, now time.Time, how func(*Entry, time.Time) verdict.Verdict) {
 	const share = 256
 	var next atomic.Int64
 	work := func() {
@@ -374,7 +387,7 @@ func judge(entries []Entry, now time.Time) {
 			}
 			for i := end - share; i < min(end, len(entries)); i++ {
 				e := &entries[i]
-				e.Verdict = e.Subject.Judge(now)
+				e.Verdict = how(e, now)
 				if f, ok := e.Subject.(*verdict.LockFacts); ok && f.Token != nil {
 					token := f.Token.Token(now)
 					e.Token = &token

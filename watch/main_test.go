@@ -58,50 +58,50 @@ func TestMain(m *testing.M) {
 }
 
 // child returns a command that runs this test binary again as a child of that kind.
-func child(t *testing.T, binary, kind, arg string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary)
+func child(tb testing.TB, binary, kind, arg string) *exec.Cmd {
+	tb.Helper()
+	cmd := exec.CommandContext(tb.Context(), binary)
 	cmd.Env = append(os.Environ(), childVar+"="+kind, argVar+"="+arg)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
 
-func testBinary(t *testing.T) string {
-	t.Helper()
+func testBinary(tb testing.TB) string {
+	tb.Helper()
 	exe, err := os.Executable()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return exe
 }
 
 // startHolder starts a process that does nothing and returns who it is and what kills it. It is reaped at once.
-func startHolder(t *testing.T) (who proc.Self, kill func()) {
-	t.Helper()
-	cmd := child(t, testBinary(t), "hold", "")
+func startHolder(tb testing.TB) (who proc.Self, kill func()) {
+	tb.Helper()
+	cmd := child(tb, testBinary(tb), "hold", "")
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		_ = in.Close()
 	})
-	t.Cleanup(kill)
+	tb.Cleanup(kill)
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := json.Unmarshal(line, &who); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return who, kill
 }
@@ -169,34 +169,34 @@ func newLock(who proc.Self, at time.Time) record.Lock {
 
 // put writes a file as the originals do, by rename, and makes its directory; its time is now, which in a bubble is
 // not the system's.
-func put(t *testing.T, path string, data []byte) {
-	t.Helper()
+func put(tb testing.TB, path string, data []byte) {
+	tb.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	temp := filepath.Join(filepath.Dir(path), ".writing")
 	if err := os.WriteFile(temp, data, 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	now := time.Now()
 	if err := os.Chtimes(temp, now, now); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := os.Rename(temp, path); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // putLease writes a lease and its counter below a directory of leases.
-func putLease(t *testing.T, dir string, l record.Lease) {
-	t.Helper()
-	put(t, filepath.Join(dir, l.InstanceID+".epoch"), record.EncodeCounter(l.Epoch))
-	put(t, filepath.Join(dir, l.InstanceID+".lease.json"), l.Encode())
+func putLease(tb testing.TB, dir string, l record.Lease) {
+	tb.Helper()
+	put(tb, filepath.Join(dir, l.InstanceID+".epoch"), record.EncodeCounter(l.Epoch))
+	put(tb, filepath.Join(dir, l.InstanceID+".lease.json"), l.Encode())
 }
 
-func putLock(t *testing.T, path string, l record.Lock) {
-	t.Helper()
-	put(t, path, l.Encode())
+func putLock(tb testing.TB, path string, l record.Lock) {
+	tb.Helper()
+	put(tb, path, l.Encode())
 }
 
 func remove(t *testing.T, path string) {

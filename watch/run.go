@@ -8,6 +8,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"holdfast/fslock/proc"
 	"holdfast/fslock/verdict"
 )
 
@@ -34,30 +35,42 @@ const (
 
 // Run emits a snapshot at once and then whenever something changed: content, verdict, token, epoch, name, who waits,
 // error, or how a root is watched; at most ten a second. Sentences and evidence alone, which tell ages, are no change.
-// What time or a death changes is emitted when it is due (expiries within about 0.1 s, deaths and stops within about
-// 1 s), without any event of the file system; who waits in flock is asked every 5 s, of many leases more rarely. Locks,
-// tokens and temps that live under 50 ms are not emitted.
+// What time or a death changes is emitted when it is due (expiries within about 0.1 s; deaths at once where the
+// kernel tells of them, else, like stops, within about 1 s), without any event of the file system; who waits in flock
+// is asked every 5 s, of many leases more rarely. Locks, tokens and temps that live under 50 ms are not emitted.
 //
 // It blocks until ctx ends and returns nil then; there is no other end. emit is called by one goroutine, and Run
 // waits for it. Everything that Run started has ended when it returns.
 //
+// The verdicts are without Evidence, Originals and Next: Entry.Judge tells them, at Snapshot.Time or another moment.
+//
 // With more entries than can be looked at ten times a second, snapshots come later: looking at roots takes about a
 // fifth of a processor at most.
 func (w *Watcher) Run(ctx context.Context, emit func(*Snapshot)) error {
-	e := &engine{
+	return w.engine(emit).run(ctx)
+}
+
+func (w *Watcher) engine(emit func(*Snapshot)) *engine {
+	return &engine{
 		w: w, emit: emit,
 		looks: make([]*rootLook, len(w.Roots)),
 		roots: make([]rootState, len(w.Roots)),
 		dirs:  make(map[string]*watched),
+		died:  make(map[int]bool),
 	}
+}
+
+func (e *engine) run(ctx context.Context) error {
+	e.deaths = e.w.table().Deaths()
 	defer func() {
+		e.deaths.Close()
 		if e.source != nil {
 			_ = e.source.Close()
 		}
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	requests := w.requests()
+	requests := e.w.requests()
 	for {
 		var events <-chan fsnotify.Event
 		var failures <-chan error
@@ -79,6 +92,8 @@ func (w *Watcher) Run(ctx context.Context, emit func(*Snapshot)) error {
 				break
 			}
 			e.missed(err)
+		case pids := <-e.deaths.Ended():
+			e.mourn(pids)
 		case done := <-requests:
 			e.rescan(done)
 		case <-timer.C:
@@ -107,6 +122,8 @@ type engine struct {
 	rest    time.Time       // no root is looked at before
 	scanAt  time.Time       // of the next full look
 	asked   []chan struct{} // closed after it
+	deaths  *proc.Deaths
+	died    map[int]bool // processes that ended since the last step, by pid
 	tickAt  time.Time
 	dueAt   time.Time // when time alone changes a verdict; zero: never
 	held    bool      // something is too young to be shown
@@ -171,6 +188,9 @@ func (e *engine) next() time.Time {
 		at = earlier(at, e.roots[i].suspectAt)
 	}
 	at = earlier(earlier(at, e.tickAt), earlier(e.dueAt, e.pollsEnd()))
+	if len(e.died) > 0 {
+		at = earlier(at, time.Now())
+	}
 	return later(at, e.emitted.Add(emitGap))
 }
 
@@ -222,6 +242,10 @@ func (e *engine) step(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	if len(e.died) > 0 {
+		changed = e.again(ctx, p, e.bereft) || changed
+		clear(e.died)
+	}
 	if !now.Before(e.tickAt) {
 		e.tickAt = now.Add(tick)
 		changed = e.probe(ctx, p) || changed
@@ -245,6 +269,9 @@ func (e *engine) step(ctx context.Context) {
 		s = e.draw()
 	}
 	e.plan(time.Now())
+	if changed || p.full {
+		e.watchHolders()
+	}
 
 	// What emit does with its time is no reason to look less often.
 	spent := e.w.processorTime() - before
@@ -335,7 +362,7 @@ func (e *engine) draw() *Snapshot {
 	for i := range e.looks {
 		e.tellMode(i)
 	}
-	s := e.w.assemble(e.looks, time.Now())
+	s := e.w.assemble(e.looks, time.Now(), (*Entry).glance)
 	e.holdBack(s)
 	pollers(s.Entries, e.pollers)
 	if e.last != nil && same(e.last, s) {
@@ -380,7 +407,7 @@ func (e *engine) holdBack(s *Snapshot) {
 		switch {
 		case held[i] && was != nil:
 			old := *was
-			old.Verdict = old.Subject.Judge(s.Time)
+			old.Verdict = old.glance(s.Time)
 			kept = append(kept, old)
 		case held[i]:
 		case was == nil && en.Kind == Lock && en.Verdict.State == verdict.Free && !beside[en.Path]:

@@ -43,7 +43,7 @@ type Entry struct {
 	Name     string // what a person knows it by, decoded from the storage; "" when unknown
 	Checkout string // the path of what a hashed key in Path stands for; "" when unknown
 	Subject  verdict.Subject
-	Verdict  verdict.Verdict // Subject judged at Snapshot.Time
+	Verdict  verdict.Verdict // Subject judged at Snapshot.Time; of Run without Evidence, Originals and Next, which Judge tells
 	Epoch    uint64          // leases: of the record, or of the counter when free; 0: unknown
 	Token    *verdict.Token  // locks: the token beside it
 	LockOf   string          // tokens and temps: the path of the lock they belong to

@@ -11,11 +11,32 @@ import (
 
 // Judge says what is so with the lease at now, by the first line of the table that matches.
 func (f *LeaseFacts) Judge(now time.Time) Verdict {
+	v := f.decide(now)
+	if f.Record == nil && f.Problem == nil && !f.Missing {
+		return v
+	}
+	next, refusal := f.refusal()
+	v.Evidence = f.evidence(now, f.Expires(), next, refusal)
+	v.Originals = []Original{f.agentMux(now)}
+	v.Next = append(v.Next, f.nextCommands(v)...)
+	return v
+}
+
+// Glance is Judge without Evidence, Originals and Next, which are most of it and are read of one entry at a time: for
+// whoever keeps many.
+func (f *LeaseFacts) Glance(now time.Time) Verdict {
+	v := f.decide(now)
+	v.Next = nil
+	return v
+}
+
+// decide is Judge without Evidence and Originals, and with the first of Next only.
+func (f *LeaseFacts) decide(now time.Time) Verdict {
 	if f.Record == nil && f.Problem == nil && !f.Missing {
 		return notLookedAt()
 	}
 	var v Verdict
-	next, refusal := f.refusal()
+	_, refusal := f.refusal()
 	follows := "" // what a claim does now, if nothing stands against it
 	expires := f.Expires()
 	age := Age(f.Beat, now)
@@ -82,10 +103,7 @@ func (f *LeaseFacts) Judge(now time.Time) Verdict {
 		v.Sentence += " " + follows
 	}
 	f.flags(&v, now)
-	v.Evidence = f.evidence(now, expires, next, refusal)
-	v.Originals = []Original{f.agentMux(now)}
 	v.Changes = f.changes(v, expires)
-	v.Next = append(v.Next, f.nextCommands(v)...)
 	return v
 }
 

@@ -10,13 +10,12 @@ import (
 
 // Judge says what is so with the lock at now, by the first line of the table that matches.
 func (f *LockFacts) Judge(now time.Time) Verdict {
-	v := f.Decide(now)
+	v := f.Glance(now)
 	if f.Record == nil && f.Problem == nil && !f.Missing {
 		return v
 	}
 	v.Evidence = f.evidence(now)
 	v.Originals = []Original{f.aft(now)}
-	v.Changes = f.changes(v, now, f.Expires())
 	if v.State == Stopped {
 		v.Next = append(v.Next, contNext(f.Proc)...)
 	}
@@ -24,6 +23,16 @@ func (f *LockFacts) Judge(now time.Time) Verdict {
 		v.Next = append(v.Next, f.Token.next()...)
 	}
 	v.Next = append(v.Next, "holdfast why "+Quote(f.Path))
+	return v
+}
+
+// Glance is Judge without Evidence, Originals and Next, which are most of it and are read of one entry at a time: for
+// whoever keeps many.
+func (f *LockFacts) Glance(now time.Time) Verdict {
+	v := f.Decide(now)
+	if f.Record != nil || f.Problem != nil || f.Missing {
+		v.Changes = f.changes(v, now, f.Expires())
+	}
 	return v
 }
 

@@ -11,6 +11,15 @@ import (
 
 // Judge says what is so with the token at now. Claimable is left at its zero value: nobody claims a token.
 func (f *TokenFacts) Judge(now time.Time) Verdict {
+	v := f.Glance(now)
+	if f.Record != nil || f.Problem != nil || f.Missing {
+		v.Evidence = seenChecks(&f.Seen, now)
+	}
+	return v
+}
+
+// Glance is Judge without Evidence, which is most of it and is read of one entry at a time: for whoever keeps many.
+func (f *TokenFacts) Glance(now time.Time) Verdict {
 	if f.Record == nil && f.Problem == nil && !f.Missing {
 		return notLookedAt()
 	}
@@ -21,7 +30,6 @@ func (f *TokenFacts) Judge(now time.Time) Verdict {
 	case v.State == Dead:
 		v.Cause = string(f.Proc.Cause)
 	}
-	v.Evidence = seenChecks(&f.Seen, now)
 	if f.malformed() && f.Blocks(now) {
 		v.Changes = f.clears().Add(1)
 	}
@@ -141,7 +149,14 @@ func (f *TokenFacts) sentence(now time.Time) string {
 
 // Judge says what is so with the temp at now: litter only when its process is proven dead.
 func (f *TempFacts) Judge(now time.Time) Verdict {
-	v := Verdict{State: InUse, Evidence: seenChecks(&f.Seen, now)}
+	v := f.Glance(now)
+	v.Evidence = seenChecks(&f.Seen, now)
+	return v
+}
+
+// Glance is Judge without Evidence. Time changes nothing of it.
+func (f *TempFacts) Glance(time.Time) Verdict {
+	v := Verdict{State: InUse}
 	name := filepath.Base(f.Path)
 	switch {
 	case f.Problem != nil && f.Problem.Problem != record.Malformed:

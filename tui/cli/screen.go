@@ -28,6 +28,7 @@ func (a *app) play(ctx context.Context, roots []watch.Root, note string) error {
 	w := &watch.Watcher{Roots: roots, ReadOnly: a.readOnly}
 	s := &tui.Screen{
 		Watch:    w.Run,
+		Looked:   w.Looked,
 		Stores:   w.Store,
 		History:  w.History,
 		Locker:   w.Locker(),
@@ -58,7 +59,7 @@ func (a *app) exports() []tui.Export {
 	return []tui.Export{
 		{Ext: "json", Write: func(w io.Writer, s *watch.Snapshot) error {
 			enc := encoder{describe: describe}
-			writeJSON(w, enc.look(s, everyEntry(s)))
+			writeJSON(w, enc.look(s, judgedWhole(s)))
 			return nil
 		}},
 		{Ext: "txt", Write: func(w io.Writer, s *watch.Snapshot) error {
@@ -68,6 +69,17 @@ func (a *app) exports() []tui.Export {
 			return nil
 		}},
 	}
+}
+
+// judgedWhole are all entries with their evidence, which those of a watcher that runs come without.
+func judgedWhole(s *watch.Snapshot) []*watch.Entry {
+	entries := make([]*watch.Entry, len(s.Entries))
+	for i := range s.Entries {
+		e := s.Entries[i]
+		e.Verdict = e.Judge(s.Time)
+		entries[i] = &e
+	}
+	return entries
 }
 
 func everyEntry(s *watch.Snapshot) []*watch.Entry {

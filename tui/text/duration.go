@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -69,7 +70,7 @@ func Signed(left time.Duration) string {
 	return sign + Age(left)
 }
 
-// Count returns how many there are of what: "1 lease", "0 entries".
+// Count returns how many there are of what: "1 lease", "0 entries", "3,412 locks".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -77,5 +78,15 @@ func Count(n int, what string) string {
 	if stem, ok := strings.CutSuffix(what, "y"); ok {
 		what = stem + "ie"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%s %ss", grouped(n), what)
+}
+
+// grouped is a number with a comma before every three digits but the first ones: what is counted here can be many, and
+// 100000 is easily read as 10000.
+func grouped(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }

@@ -57,6 +57,7 @@ func TestDurations(t *testing.T) {
 func TestCount(t *testing.T) {
 	for want, got := range map[string]string{
 		"0 leases": text.Count(0, "lease"), "1 entry": text.Count(1, "entry"), "2 entries": text.Count(2, "entry"),
+		"999 leases": text.Count(999, "lease"), "3,412 entries": text.Count(3412, "entry"), "1,000,000 locks": text.Count(1_000_000, "lock"),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
