@@ -49,6 +49,8 @@ type typing struct {
 	want         string // safe
 	name, reason field
 	onReason     bool // which of the two keys go to
+	refused      bool // characters came several at once, and were not taken for the name
+	wrong        bool // enter was pressed on another name
 }
 
 // maxTyped bounds each line, in characters, where the name is no longer.
@@ -64,7 +66,11 @@ func (t *typing) why() string { return strings.TrimSpace(t.reason.value()) }
 // lacks says what is still to be typed; "": nothing.
 func (t *typing) lacks() string {
 	switch {
-	case strings.TrimSpace(t.name.value()) != strings.TrimSpace(t.want):
+	case t.refused:
+		return "the name is typed key by key; a paste is not taken"
+	case t.wrong && strings.TrimSpace(t.name.value()) != "":
+		return "that is not " + t.want
+	case !t.named():
 		return "type " + t.want + " to confirm"
 	case t.why() == "":
 		return "a reason is wanted"
@@ -73,8 +79,11 @@ func (t *typing) lacks() string {
 	}
 }
 
+func (t *typing) named() bool { return strings.TrimSpace(t.name.value()) == strings.TrimSpace(t.want) }
+
 // press types. The name takes nothing but keys that were pressed one by one: whoever pastes it has not read it.
 func (t *typing) press(k keyPress) {
+	t.refused, t.wrong = !t.onReason && !k.single, false
 	switch {
 	case t.onReason:
 		t.reason.press(k)
@@ -232,6 +241,8 @@ func (m *model) answerTyped(d *dialog, k keyPress) []command {
 		switch {
 		case t.lacks() == "":
 			return m.confirm(d)
+		case !t.named() && t.name.value() != "":
+			t.onReason, t.wrong = false, true
 		case !t.onReason:
 			t.onReason = true
 		case t.why() != "":

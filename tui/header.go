@@ -136,6 +136,10 @@ func (m *model) headLine() string {
 		}
 		return l.String()
 	}
+	if n := len(m.snap.Errors); n > 0 && len(m.stuck) == 0 {
+		// What could not be seen may be stuck.
+		return l.put(bad, m.paint.Cut(text.Count(n, "place")+" could not be looked at. Nothing else is stuck.", m.w-2)).String()
+	}
 	tone, hint := good, ""
 	if len(m.stuck) > 0 {
 		tone = bad

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -93,4 +94,13 @@ func TestReadOnlyScreenNamesNoKeyThatClaims(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What could not be seen may be stuck: nobody is told that nothing is.
+func TestHeadlineTellsOfWhatCouldNotBeSeen(t *testing.T) {
+	d := opened(t, 80, 24)
+	d.see(&watch.Snapshot{
+		Seq: d.snap.Seq + 1, Time: d.clock, Roots: d.snap.Roots, Errors: []watch.EntryError{{Path: "/x", Err: fs.ErrPermission}},
+	})
+	d.wants("1 place could not be looked at. Nothing else is stuck.")
 }

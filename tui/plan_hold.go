@@ -242,6 +242,10 @@ func (m *model) job(d *dialog) func(context.Context) any {
 
 func (m *model) takeDone(t taken) {
 	m.holding(t.now)
+	if t.err == nil {
+		// An earlier loss of the same would contradict what is held now.
+		m.losses = slices.DeleteFunc(m.losses, func(l loss) bool { return l.ref == t.plan.ref && l.nonce != t.held.nonce })
+	}
 	lock := t.plan.ref.kind == watch.Lock
 	switch {
 	case t.err != nil && lock:

@@ -205,7 +205,14 @@ func TestNameIsTypedAndNeverPasted(t *testing.T) {
 			t.Errorf("%+v filled the name with %q", k, got)
 		}
 	}
-	d.types("researcher")
+	d.wants("a paste is not taken")
+	d.types("researche")
+	d.press("enter") // on a name that is none
+	d.wants("that is not researcher")
+	if d.dialog.typing.onReason {
+		t.Error("what is typed next would be the reason")
+	}
+	d.types("r")
 	d.press("tab")
 	d.tell(keyPress{text: "see the ticket\r\ny", pasted: true})
 	if got := d.dialog.typing.why(); !strings.HasPrefix(got, "see the ticket") {

@@ -3,7 +3,9 @@ package watch
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"holdfast/fslock/verdict"
@@ -14,7 +16,7 @@ const (
 	Appeared = "appeared" // an entry that was not there
 	Changed  = "changed"  // its state, cause, claimability, flags, epoch or token changed
 	Taken    = "taken"    // somebody else holds it now: another nonce, or another process where none is recorded
-	Gone     = "gone"     // an entry that is not there any more
+	Gone     = "gone"     // an entry that is not there any more, and not merely out of sight
 	Renewed  = "renewed"  // nothing but the beat moved
 	Watch    = "watch"    // a root or how it is watched changed, or a place's error came or went
 )
@@ -63,7 +65,7 @@ func Diff(older, newer *Snapshot) []Change {
 	}
 	for i := range older.Entries {
 		e := &older.Entries[i]
-		if before[keyOf(e)] != e {
+		if before[keyOf(e)] != e || outOfSight(newer.Errors, e.Path) {
 			continue
 		}
 		c := changeOf(newer.Time, Gone, e, e)
@@ -71,6 +73,14 @@ func Diff(older, newer *Snapshot) []Change {
 		changes = append(changes, c)
 	}
 	return changes
+}
+
+// outOfSight reports whether path is, or lies below, a place that cannot be looked at: nobody knows what has become of it.
+func outOfSight(errors []EntryError, path string) bool {
+	return slices.ContainsFunc(errors, func(e EntryError) bool {
+		below, ok := strings.CutPrefix(path, e.Path)
+		return ok && (below == "" || os.IsPathSeparator(below[0]))
+	})
 }
 
 type key struct {
@@ -264,7 +274,7 @@ func diffErrors(older, newer *Snapshot) []Change {
 		delete(before, e.Path)
 	}
 	for _, e := range older.Errors {
-		if _, ok := before[e.Path]; ok {
+		if _, ok := before[e.Path]; ok && !outOfSight(newer.Errors, e.Path) {
 			add(e.Path, "Can be looked at again.")
 		}
 	}

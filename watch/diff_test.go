@@ -3,6 +3,7 @@ package watch
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"testing"
 	"time"
@@ -286,5 +287,21 @@ func TestKindsHaveNames(t *testing.T) {
 		if k.String() != want {
 			t.Errorf("%d is %q", k, k)
 		}
+	}
+}
+
+// A directory that may not be looked at any more has lost nothing: what was in it is out of sight.
+func TestWhatIsOutOfSightIsNotGone(t *testing.T) {
+	was := &Snapshot{
+		Entries: []Entry{{Kind: Lock, Path: "/root/sub/a.lock"}, {Kind: Lock, Path: "/root/subs/b.lock"}},
+		Errors:  []EntryError{{Path: "/root/sub/deep", Err: fs.ErrPermission}},
+	}
+	is := &Snapshot{Errors: []EntryError{{Path: "/root/sub", Err: fs.ErrPermission}}}
+	var got []string
+	for _, c := range Diff(was, is) {
+		got = append(got, c.Event+" "+c.Path)
+	}
+	if want := []string{"watch /root/sub", "gone /root/subs/b.lock"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
