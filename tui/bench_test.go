@@ -129,7 +129,9 @@ func BenchmarkBytesWritten(b *testing.B) {
 			}
 			b.ReportMetric(float64(written.count()-before)/time.Since(begun).Seconds(), "written-B/s")
 			cancel()
-			_ = <-over
+			if err := <-over; err != nil {
+				b.Error(err)
+			}
 		})
 	}
 }

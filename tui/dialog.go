@@ -67,7 +67,7 @@ func (t *typing) why() string { return strings.TrimSpace(t.reason.value()) }
 func (t *typing) lacks() string {
 	switch {
 	case t.refused:
-		return "the name is typed key by key; a paste is not taken"
+		return "the name is typed key by key, not pasted"
 	case t.wrong && strings.TrimSpace(t.name.value()) != "":
 		return "that is not " + t.want
 	case !t.named():
@@ -83,7 +83,7 @@ func (t *typing) named() bool { return strings.TrimSpace(t.name.value()) == stri
 
 // press types. The name takes nothing but keys that were pressed one by one: whoever pastes it has not read it.
 func (t *typing) press(k keyPress) {
-	t.refused, t.wrong = !t.onReason && !k.single, false
+	t.refused, t.wrong = !t.onReason && (!k.single || k.pasted), false
 	switch {
 	case t.onReason:
 		t.reason.press(k)

@@ -1,7 +1,7 @@
 package tui
 
 import (
-	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -230,8 +230,12 @@ const (
 // mouseRest is the end of a report whose beginning is not known any more.
 var mouseRest = regexp.MustCompile(`^\[<|^<?[0-9]+;[0-9;]*[Mm]?$|^[0-9]+[Mm]$|^;[0-9;]+[Mm]?$`)
 
-// oldReport is what Bubble Tea makes of ESC [ M where the rest is still under way.
-const oldReport = "?CSI[77]?"
+// isOldReport reports whether a message is what Bubble Tea makes of ESC [ M where the rest is still under way. It hands out
+// its read buffer, in which the rest may stand by now: only the length may be looked at.
+func isOldReport(msg tea.Msg) bool {
+	v := reflect.ValueOf(msg)
+	return v.IsValid() && v.Type().String() == "tea.unknownCSISequenceMsg" && v.Kind() == reflect.Slice && v.Len() == len("\x1b[M")
+}
 
 // drops reports whether a message is a part of a torn report, which must act on nothing.
 func (t *tornMouse) drops(msg tea.Msg, now time.Time) bool {
@@ -240,7 +244,7 @@ func (t *tornMouse) drops(msg tea.Msg, now time.Time) bool {
 	}
 	key, ok := msg.(tea.KeyMsg)
 	if !ok {
-		if s, ok := msg.(fmt.Stringer); ok && s.String() == oldReport {
+		if isOldReport(msg) {
 			t.goOn(oldPart, now)
 			t.left = 3
 			return true

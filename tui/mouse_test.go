@@ -266,7 +266,7 @@ func TestTornReportsOfTheMouseAreNoKeys(t *testing.T) {
 				t.Errorf("ended with %v", err)
 			}
 			if len(keys) != 1 || keys[0] != "q" {
-				t.Errorf("%q were keys: %q", pieces, keys)
+				t.Errorf("pace %v %q were keys: %q", pace, pieces, keys)
 			}
 		})
 		if t.Failed() {

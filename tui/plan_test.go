@@ -205,7 +205,7 @@ func TestNameIsTypedAndNeverPasted(t *testing.T) {
 			t.Errorf("%+v filled the name with %q", k, got)
 		}
 	}
-	d.wants("a paste is not taken")
+	d.wants("the name is typed key by key, not pasted")
 	d.types("researche")
 	d.press("enter") // on a name that is none
 	d.wants("that is not researcher")
