@@ -260,3 +260,18 @@ func TestRestoreMeetsOthers(t *testing.T) {
 		}
 	})
 }
+
+// The holder whose lease was put back has released it: the same entry would give it back to nobody, against nobody's will.
+func TestLeaseIsPutBackOnce(t *testing.T) {
+	s, log := store(t), auditLog(t)
+	putLease(t, s, sec)
+	e := broke(t, s, look(t, s), forced(log))
+	restored(t, s, e, log)
+	if err := os.Remove(s.path(agent, leaseSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Restore(t.Context(), e, Removal{Log: log}); !errors.Is(err, ErrChanged) {
+		t.Errorf("put back once more: %v", err)
+	}
+	inspect(t, s, want{state: verdict.Free, when: verdict.Now})
+}
