@@ -4,38 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
 	"holdfast/fslock/disktest"
 )
-
-// Each benchmark runs the bare system calls that a call cannot do without beside the call itself, turn by turn, and
-// prints medians of both and how many times slower ours is.
-
-func sideBySide(b *testing.B, bare, ours func() error) {
-	b.Helper()
-	var of [2][]time.Duration
-	for b.Loop() {
-		for i, call := range []func() error{bare, ours} {
-			began := time.Now()
-			if err := call(); err != nil {
-				b.Fatal(err)
-			}
-			of[i] = append(of[i], time.Since(began))
-		}
-	}
-	var median [2]float64
-	for i := range of {
-		slices.Sort(of[i])
-		median[i] = float64(of[i][len(of[i])/2]) / float64(time.Microsecond)
-	}
-	b.ReportMetric(0, "ns/op") // of both together: it says nothing
-	b.ReportMetric(median[0], "us-bare")
-	b.ReportMetric(median[1], "us")
-	b.ReportMetric(median[1]/median[0], "x-bare")
-}
 
 // bareCycle makes the calls of a lock's life, without what the original forces to the disk.
 func bareCycle(dir string, data []byte) func() error {
@@ -73,7 +46,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		if err := lock.Release(); err != nil {
 			b.Fatal(err)
 		}
-		sideBySide(b, bareCycle(dir, data), func() error {
+		disktest.SideBySide(b, bareCycle(dir, data), func() error {
 			lock, err := l.Acquire(b.Context(), path)
 			if err != nil {
 				return err
@@ -111,7 +84,7 @@ func heldBench(b *testing.B, ours func(l *Locker, lock *Lock) error) {
 		if err := os.Chtimes(lock.Path(), old, old); err != nil {
 			b.Fatal(err)
 		}
-		sideBySide(b, func() error {
+		disktest.SideBySide(b, func() error {
 			f, err := os.Open(lock.Path())
 			if err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"holdfast/fslock/disktest"
 	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
 )
@@ -68,7 +69,7 @@ func TestDeadLockThatMayNotBeRemovedIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestReadOnlyFileSystemIsRefusedAtOnce(t *testing.T) {
-	onSmallDisk(t, func(t *testing.T, disk string) {
+	disktest.Small(t, func(t *testing.T, disk string) {
 		putLock(t, disk, "dead.lock", lockRecord(time.Minute, dead))
 		putLock(t, disk, "held.lock", lockRecord(0))
 		if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {

@@ -1,95 +1,30 @@
 package fslock
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"holdfast/fslock/disktest"
 	"holdfast/fslock/record"
 )
-
-// smallDiskEnv makes a test its own child: the directory where its small disk belongs.
-const smallDiskEnv = "FSLOCK_TEST_DISK"
-
-// onSmallDisk runs a test once more, as a process in a mount namespace of its own, with a tmpfs of 64 KiB: nobody else
-// sees that mount, and it goes with the process.
-func onSmallDisk(t *testing.T, test func(t *testing.T, disk string)) {
-	t.Helper()
-	if disk := os.Getenv(smallDiskEnv); disk != "" {
-		if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=64k"); err != nil {
-			t.Fatal(err)
-		}
-		test(t, disk)
-		return
-	}
-	disk := t.TempDir()
-	wrap := []string{"unshare", "--mount"}
-	if os.Getuid() != 0 {
-		wrap = append(wrap, "--map-root-user")
-	}
-	trial := slices.Concat(wrap, []string{"mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk})
-	if out, err := exec.CommandContext(t.Context(), trial[0], trial[1:]...).CombinedOutput(); err != nil {
-		skip(t, strings.Join(trial, " "), ": ", err, ": ", string(out))
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	argv := slices.Concat(wrap, []string{exe, "-test.v", "-test.run=^" + t.Name() + "$"})
-	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), smallDiskEnv+"="+disk)
-	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if got := names(t, disk); len(got) != 0 {
-		t.Errorf("the disk was not its own: %q", got)
-	}
-}
-
-// fillDisk takes all the space that there is, and returns how to give it back.
-func fillDisk(t *testing.T, disk string) (empty func()) {
-	t.Helper()
-	path := filepath.Join(disk, "filler")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		_, err = f.Write(make([]byte, 4096))
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Error(err)
-		}
-	}
-}
 
 // onFullDisk is a test in fake time on a small disk.
 func onFullDisk(t *testing.T, test func(t *testing.T, c *bootClock, disk string)) {
 	t.Helper()
-	onSmallDisk(t, func(t *testing.T, disk string) {
+	disktest.Small(t, func(t *testing.T, disk string) {
 		inFakeTime(t, func(t *testing.T, c *bootClock, _ string) { test(t, c, disk) })
 	})
 }
 
 func TestFullDiskIsToldAtOnce(t *testing.T) {
 	onFullDisk(t, func(t *testing.T, c *bootClock, disk string) {
-		fillDisk(t, disk)
+		disktest.Fill(t, disk)
 		began := time.Now()
 		refusedAtOnce(t, timed(4242, c), filepath.Join(disk, "a.lock"), disk, "", syscall.ENOSPC)
 		if d := time.Since(began); d > 0 {
@@ -101,7 +36,7 @@ func TestFullDiskIsToldAtOnce(t *testing.T) {
 func TestDeadLockOnAFullDiskIsToldAtOnce(t *testing.T) {
 	onFullDisk(t, func(t *testing.T, c *bootClock, disk string) {
 		path := putLock(t, disk, "a.lock", lockRecord(0, dead))
-		fillDisk(t, disk)
+		disktest.Fill(t, disk)
 		_, err := timed(5151, c).TryAcquire(path)
 		wantErrors(t, "try", err, syscall.ENOSPC)
 		_, err = timed(5151, c).Acquire(t.Context(), path)
@@ -118,7 +53,7 @@ func TestWaiterThatWasThereBeforeTheDiskWasFullGetsItsLock(t *testing.T) {
 		held := take(t, timed(4242, c), path)
 		w := acquiring(t.Context(), timed(5151, c), path)
 		time.Sleep(time.Second)
-		fillDisk(t, disk)
+		disktest.Fill(t, disk)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if err := held.Verify(); err != nil {
@@ -148,7 +83,7 @@ func TestWaiterOnAFullDiskWaitsForRoomToTakeOver(t *testing.T) {
 		if err := rewrite(path, lockRecord(0, dead).Encode()); err != nil { // to take it over wants a token, which has no room
 			t.Fatal(err)
 		}
-		empty := fillDisk(t, disk)
+		empty := disktest.Fill(t, disk)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		select {
@@ -171,7 +106,7 @@ func TestWaiterThatCameToAFullDisk(t *testing.T) {
 		for _, room := range []bool{true, false} {
 			path := filepath.Join(disk, "a.lock")
 			held := take(t, timed(4242, c), path)
-			empty := fillDisk(t, disk)
+			empty := disktest.Fill(t, disk)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			w := acquiring(ctx, timed(5151, c), path)
 			time.Sleep(time.Second)
@@ -208,7 +143,7 @@ func TestBeatThatHasNoRoomIsToldInTimeAndMended(t *testing.T) {
 		path := filepath.Join(disk, "a.lock")
 		lock := take(t, timed(4242, c), path)
 		whole := contentOf(t, path)
-		empty := fillDisk(t, disk)
+		empty := disktest.Fill(t, disk)
 		if err := os.Truncate(path, 0); err != nil { // its block is given back
 			t.Fatal(err)
 		}

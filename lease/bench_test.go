@@ -5,41 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/gofrs/flock"
 
 	"holdfast/fslock/disktest"
 	"holdfast/fslock/record"
 )
-
-// Each benchmark runs the bare system calls that a call cannot do without beside the call itself, turn by turn, and
-// prints medians of both and how many times slower ours is.
-
-func sideBySide(b *testing.B, bare, ours func() error) {
-	b.Helper()
-	var of [2][]time.Duration
-	for b.Loop() {
-		for i, call := range []func() error{bare, ours} {
-			began := time.Now()
-			if err := call(); err != nil {
-				b.Fatal(err)
-			}
-			of[i] = append(of[i], time.Since(began))
-		}
-	}
-	var median [2]float64
-	for i := range of {
-		slices.Sort(of[i])
-		median[i] = float64(of[i][len(of[i])/2]) / float64(time.Microsecond)
-	}
-	b.ReportMetric(0, "ns/op") // of both together: it says nothing
-	b.ReportMetric(median[0], "us-bare")
-	b.ReportMetric(median[1], "us")
-	b.ReportMetric(median[1]/median[0], "x-bare")
-}
 
 // place is where a benchmark runs.
 type place struct {
@@ -103,7 +75,7 @@ func BenchmarkClaimAndRelease(b *testing.B) {
 	places(b, func(p place) {
 		b, s := p.B, p.Store
 		r, data := bare{s.Dir}, make([]byte, 500)
-		sideBySide(b, func() error {
+		disktest.SideBySide(b, func() error {
 			claim := r.inside(func() error {
 				return errors.Join(r.read(leaseSuffix), r.read(counterSuffix), r.replace(counterSuffix, []byte("1\n"), true), r.replace(leaseSuffix, data, false))
 			})
@@ -129,7 +101,7 @@ func BenchmarkRenew(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		sideBySide(b, func() error {
+		disktest.SideBySide(b, func() error {
 			return r.inside(func() error { return errors.Join(r.read(leaseSuffix), r.replace(leaseSuffix, data, false)) })
 		}, func() error { return l.Renew(b.Context()) })
 	})
@@ -152,7 +124,7 @@ func BenchmarkRefusedClaim(b *testing.B) {
 	places(b, func(p place) {
 		b, s := p.B, p.Store
 		r := held(b, s)
-		sideBySide(b, func() error {
+		disktest.SideBySide(b, func() error {
 			return r.inside(func() error { return errors.Join(r.read(leaseSuffix), r.read(counterSuffix)) })
 		}, func() error {
 			if _, err := s.Claim(b.Context(), agent, Claimant{Owner: "owner-b", Block: "block-1"}); !errors.Is(err, ErrHeld) {
@@ -167,7 +139,7 @@ func BenchmarkLiveHolder(b *testing.B) {
 	places(b, func(p place) {
 		b, s := p.B, p.Store
 		r := held(b, s)
-		sideBySide(b, func() error { return errors.Join(r.read(leaseSuffix), r.read(counterSuffix)) }, func() error {
+		disktest.SideBySide(b, func() error { return errors.Join(r.read(leaseSuffix), r.read(counterSuffix)) }, func() error {
 			if h, err := s.LiveHolder(agent, "owner-b"); h == nil || err != nil {
 				return fmt.Errorf("nobody: %w", err)
 			}
@@ -192,7 +164,7 @@ func BenchmarkVerify(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		sideBySide(b, func() error { return r.read(leaseSuffix) }, func() error { return l.Verify(b.Context()) })
+		disktest.SideBySide(b, func() error { return r.read(leaseSuffix) }, func() error { return l.Verify(b.Context()) })
 	})
 }
 
@@ -206,7 +178,7 @@ func BenchmarkList(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	sideBySide(b, func() error {
+	disktest.SideBySide(b, func() error {
 		entries, err := os.ReadDir(dir)
 		for _, e := range entries {
 			if _, rerr := os.ReadFile(filepath.Join(dir, e.Name())); rerr != nil {

@@ -4,68 +4,24 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"holdfast/fslock/audit"
+	"holdfast/fslock/disktest"
 	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
 )
 
-// smallDisk is the environment variable that makes a test its own child: the directory where its small disk belongs.
-const smallDisk = "HOLDFAST_LEASE_TEST_DISK"
-
-// onSmallDisk runs a test once more, as a process in a mount namespace of its own, in which temporary directories
-// lie on a tmpfs of 64 KiB: nobody else sees that mount, and it goes with the process.
+// onSmallDisk runs a test on a tmpfs of 64 KiB, its temporary directories included.
 func onSmallDisk(t *testing.T, test func(disk string)) {
 	t.Helper()
-	if disk := os.Getenv(smallDisk); disk != "" {
-		must(t, syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=64k"))
+	disktest.Small(t, func(t *testing.T, disk string) {
 		t.Setenv("TMPDIR", disk)
 		test(disk)
-		return
-	}
-	disk := t.TempDir()
-	wrap := []string{"unshare", "--mount"}
-	if os.Getuid() != 0 {
-		wrap = append(wrap, "--map-root-user")
-	}
-	trial := slices.Concat(wrap, []string{"mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk})
-	if out, err := exec.CommandContext(t.Context(), trial[0], trial[1:]...).CombinedOutput(); err != nil {
-		unable(t, strings.Join(trial, " "), ": ", err, ": ", string(out))
-	}
-	exe, err := os.Executable()
-	must(t, err)
-	argv := slices.Concat(wrap, []string{exe, "-test.v", "-test.run=^" + t.Name() + "$"})
-	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), smallDisk+"="+disk)
-	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if names, err := os.ReadDir(disk); err != nil || len(names) != 0 {
-		t.Errorf("the disk was not its own: %q (%v)", namesOf(names), err)
-	}
-}
-
-// fill takes all the space that there is, and returns how to give it back.
-func fill(t *testing.T, disk string) (empty func()) {
-	t.Helper()
-	path := filepath.Join(disk, "filler")
-	f, err := os.Create(path)
-	must(t, err)
-	for err == nil {
-		_, err = f.Write(make([]byte, 4096))
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		t.Fatal(err)
-	}
-	must(t, f.Close())
-	return func() { must(t, os.Remove(path)) }
+	})
 }
 
 func TestKeepOnAFullDisk(t *testing.T) {
@@ -74,7 +30,7 @@ func TestKeepOnAFullDisk(t *testing.T) {
 			keep(t, func(k *keeping) {
 				t := k.T
 				k.wait(sec)
-				empty := fill(t, disk)
+				empty := disktest.Fill(t, disk)
 				k.wait(8 * sec)
 				k.held()
 				if got := k.renewed(); got < 8*sec {
@@ -98,7 +54,7 @@ func TestKeepOnAFullDisk(t *testing.T) {
 			keep(t, func(k *keeping) {
 				t := k.T
 				k.wait(sec)
-				defer fill(t, disk)()
+				defer disktest.Fill(t, disk)()
 				was := raw(t, k.store)
 				k.wait(9 * sec)
 				k.held()

@@ -1,4 +1,4 @@
-// Package disktest makes file systems for benchmarks.
+// Package disktest is what tests and benchmarks of files share: disks of their own, and the comparison with bare calls.
 package disktest
 
 import (
@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 )
 
 // Places runs a benchmark in memory and on an ext4 with a journal of its own, each skipped where it cannot be had: a
@@ -46,4 +48,29 @@ func ext4(b *testing.B) string {
 		}
 	})
 	return dir
+}
+
+// SideBySide runs the bare system calls that a call cannot do without beside the call itself, turn by turn, and prints
+// medians of both and how many times slower ours is.
+func SideBySide(b *testing.B, bare, ours func() error) {
+	b.Helper()
+	var of [2][]time.Duration
+	for b.Loop() {
+		for i, call := range []func() error{bare, ours} {
+			began := time.Now()
+			if err := call(); err != nil {
+				b.Fatal(err)
+			}
+			of[i] = append(of[i], time.Since(began))
+		}
+	}
+	var median [2]float64
+	for i := range of {
+		slices.Sort(of[i])
+		median[i] = float64(of[i][len(of[i])/2]) / float64(time.Microsecond)
+	}
+	b.ReportMetric(0, "ns/op") // of both together: it says nothing
+	b.ReportMetric(median[0], "us-bare")
+	b.ReportMetric(median[1], "us")
+	b.ReportMetric(median[1]/median[0], "x-bare")
 }
