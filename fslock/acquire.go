@@ -191,7 +191,7 @@ func (a *attempt) wait(ctx context.Context) (*Lock, error) {
 		if ctx.Err() != nil && !time.Now().Before(a.turn.until) {
 			return nil, a.ended(ctx, err)
 		}
-		// Whoever has let others go first makes a last attempt when its time is over: nobody may have come.
+		// Whoever has let others go first makes a last attempt at the end: nobody may have come.
 	}
 }
 
@@ -310,12 +310,12 @@ func (a *attempt) tellHeld(f *verdict.LockFacts, v *verdict.Verdict) {
 	late := (v.State == verdict.Late || v.State == verdict.Stopped) && verdict.Age(f.Beat, f.Look) > verdict.LockLate
 	if late && !a.toldLate {
 		a.toldLate = true
-		a.locker.log().Warn("lock is held by a live process without heartbeat; it is not taken over", slog.String("path", a.path),
+		a.locker.log().Warn(MsgLate, slog.String("path", a.path),
 			slog.Uint64("pid", uint64(f.Record.PID)), slog.Duration("since_heartbeat", verdict.Age(f.Beat, f.Look).Round(time.Millisecond)))
 	}
 	if v.Flags.Has(verdict.LongHeld) && !a.toldLong {
 		a.toldLong = true
-		a.locker.log().Warn("lock is held for over 10 minutes by a live process; it is not taken over", slog.String("path", a.path),
+		a.locker.log().Warn(MsgLongHeld, slog.String("path", a.path),
 			slog.Uint64("pid", uint64(f.Record.PID)))
 	}
 }
@@ -344,13 +344,11 @@ func (a *attempt) write() (time.Duration, error) {
 	boot := l.bootClock()
 	now := uint64(max(0, time.Now().UnixMilli()))
 	local := a.look.isLocal(a.path)
-	if a.size == 0 {
+	if a.rec.WriterEpoch == "" {
 		a.rec = l.newRecord(a.look.self, newNonce(a.look.self.PID))
 	}
 	a.rec.CreatedAtMS, a.rec.HeartbeatAtMS, a.rec.Ours.BeatBootMS = now, now, max(1, boot.Milliseconds())
-	if a.size == 0 {
-		a.size = len(a.rec.Encode()) + beatMargin
-	}
+	a.size = max(a.size, len(a.rec.Encode())+beatMargin)
 	a.data = a.rec.EncodePadded(a.size)
 	if a.temp == nil {
 		t, err := record.CreateTemp(a.path, a.data, record.CreateOptions{Sync: !local, Link: l.link, Rename: l.rename})
@@ -477,13 +475,13 @@ func (k *look) peek(path string) Info {
 	rec, raw := k.see(&f.Seen, path)
 	f.Record = rec
 	k.users(f)
-	info := Info{Path: path, Facts: f, Raw: raw, Verdict: f.Decide(f.Look)}
+	info := Info{Path: path, Facts: f, Raw: raw, Verdict: f.Glance(f.Look)}
 	if info.Verdict.Claimable.When != verdict.Now || info.Verdict.State == verdict.Free {
 		return info
 	}
 	if f.Token = k.beside(f); f.Token != nil {
 		token := f.Token.Token(f.Look)
-		info.Token, info.Verdict = &token, f.Decide(f.Look)
+		info.Token, info.Verdict = &token, f.Glance(f.Look)
 	}
 	return info
 }

@@ -333,7 +333,7 @@ func bound(op string, shown, now *Info) error {
 func takeable(now *Info) bool {
 	facts := *now.Facts
 	facts.Token = nil
-	return !facts.Missing && facts.Decide(facts.Look).Claimable.When == verdict.Now
+	return !facts.Missing && facts.Glance(facts.Look).Claimable.When == verdict.Now
 }
 
 // watch looks at an expired lock until it was seen unchanged for as long as a taker has to. Its holder may have

@@ -24,6 +24,14 @@ var (
 	ErrReadOnly   = errors.New("read-only")
 )
 
+// The messages of warnings about what a caller can tell a person himself: from the error of the wait, or of Release.
+const (
+	MsgLate          = "lock is held by a live process without heartbeat; it is not taken over"
+	MsgLongHeld      = "lock is held for over 10 minutes by a live process; it is not taken over"
+	MsgBlocked       = "lock is blocked by a reclaim token"
+	MsgReleaseFailed = "release failed"
+)
+
 // ConflictError says what stands against a call: who holds the lock, or which token blocks its removal. It matches
 // Err, which is ErrHeld, ErrLost, ErrStale, ErrBlocked, ErrChanged, ErrUnreadable or ErrNotYet; of a wait that ended
 // with its context also the context's error.

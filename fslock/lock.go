@@ -282,7 +282,7 @@ func (l *Lock) Release() error { return l.told(l.release(context.Background(), g
 
 func (l *Lock) told(err error) error {
 	if err != nil {
-		l.locker.log().Warn("release failed", slog.String("path", l.path), slog.Any("error", err))
+		l.locker.log().Warn(MsgReleaseFailed, slog.String("path", l.path), slog.Any("error", err))
 	}
 	return err
 }

@@ -74,7 +74,7 @@ func (k *look) again(path string, t *token) (Info, bool) {
 		return now, false
 	}
 	now.Facts.Token, now.Token = nil, nil
-	now.Verdict = now.Facts.Decide(now.Facts.Look)
+	now.Verdict = now.Facts.Glance(now.Facts.Look)
 	return now, true
 }
 

@@ -64,7 +64,7 @@ func (l *Locker) logBlocked(path string, t *verdict.Token) {
 	if times > 0 {
 		log = log.With(slog.Int("repeated", times))
 	}
-	log.Warn("lock is blocked by a reclaim token")
+	log.Warn(MsgBlocked)
 }
 
 // changes tells whenever the directory's entry of that name changes, as a hint: the system may lose some, or have no

@@ -39,6 +39,9 @@ type wireWho struct {
 	Host string `json:"host,omitempty"`
 }
 
+// MarshalJSON writes an entry as it stands in the log.
+func (e Entry) MarshalJSON() ([]byte, error) { return json.Marshal(newWire(&e)) }
+
 func newWire(e *Entry) wire {
 	w := wire{
 		Schema: schema, TimeMS: e.Time.UnixMilli(), Action: e.Action, Kind: e.Kind, Path: e.Path, PathB64: inexact(e.Path),

@@ -27,18 +27,8 @@ func (f *LockFacts) Judge(now time.Time) Verdict {
 }
 
 // Glance is Judge without Evidence, Originals and Next, which are most of it and are read of one entry at a time: for
-// whoever keeps many.
+// whoever keeps many, or asks ten times a second.
 func (f *LockFacts) Glance(now time.Time) Verdict {
-	v := f.Decide(now)
-	if f.Record != nil || f.Problem != nil || f.Missing {
-		v.Changes = f.changes(v, now, f.Expires())
-	}
-	return v
-}
-
-// Decide is Judge without what only a person reads (Evidence, Originals, Changes and Next), for whoever asks ten times a
-// second.
-func (f *LockFacts) Decide(now time.Time) Verdict {
 	if f.Record == nil && f.Problem == nil && !f.Missing {
 		return notLookedAt()
 	}
@@ -102,6 +92,7 @@ func (f *LockFacts) Decide(now time.Time) Verdict {
 	default:
 	}
 	f.flags(&v, now)
+	v.Changes = f.changes(v, now, expires)
 	return v
 }
 

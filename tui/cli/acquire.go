@@ -19,19 +19,6 @@ import (
 	"holdfast/sweep"
 )
 
-// lockEvent is one line of what happens to a lock, for programs.
-type lockEvent struct {
-	Schema      int            `json:"schema"`
-	Event       string         `json:"event"` // held, lost, released, refused
-	Path        string         `json:"path"`
-	PathB64     string         `json:"path_b64,omitempty"`
-	WriterEpoch string         `json:"writer_epoch,omitempty"`
-	State       string         `json:"state,omitempty"` // refused and lost only, likewise what follows
-	Sentence    string         `json:"sentence,omitempty"`
-	Claimable   *jsonClaimable `json:"claimable,omitempty"`
-	Holder      *jsonHolder    `json:"holder,omitempty"`
-}
-
 // How soon whoever waits for a lock is told what for, and how often it is looked at whether that is still so.
 const (
 	noticeSoon  = 300 * time.Millisecond
@@ -83,7 +70,7 @@ func (c *acquiring) run(ctx context.Context, arg string) error {
 	defer stop()
 	lock, err := c.acquire(ctx, path)
 	if err != nil {
-		c.tellLockRefusal(err)
+		c.tellRefusal(err)
 		return err
 	}
 	return c.keep(ctx, lock)
@@ -333,7 +320,7 @@ var errNoAnswer = errors.New("the system does not answer")
 
 // tellLock prints what happened to the lock, one line.
 func (a *app) tellLock(what string, lock *fslock.Lock, because error) error {
-	e := lockEvent{
+	e := event{
 		Schema: schema, Event: what, Path: lock.Path(), PathB64: inexact(lock.Path()), WriterEpoch: lock.WriterEpoch(),
 	}
 	e.explain(because)
@@ -348,27 +335,4 @@ func (a *app) tellLock(what string, lock *fslock.Lock, because error) error {
 			fmt.Fprintf(w, "%s %s\n", what, st.Safe(e.Path))
 		}
 	})
-}
-
-// tellLockRefusal prints for programs what a person reads in the error.
-func (a *app) tellLockRefusal(err error) {
-	e := lockEvent{Schema: schema, Event: "refused"}
-	if a.json && e.explain(err) {
-		_ = a.print(func(w io.Writer) { writeJSON(w, e) }) // the exit code tells it to whoever does not read
-	}
-}
-
-// explain adds what the error says of the lock, and reports whether it says anything.
-func (e *lockEvent) explain(err error) bool {
-	conflict, ok := errors.AsType[*fslock.ConflictError](err)
-	if !ok {
-		return false
-	}
-	v := &conflict.Verdict
-	e.Path, e.PathB64 = conflict.Path, inexact(conflict.Path)
-	e.State, e.Sentence, e.Claimable = v.State.String(), v.Sentence, claimable(v.Claimable)
-	if conflict.Holder != nil {
-		e.Holder = newHolder(conflict.Holder)
-	}
-	return true
 }

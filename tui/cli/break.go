@@ -277,7 +277,7 @@ func (b *breaking) plan(ctx context.Context, sight *sight, t target, seen *sight
 		// A token that blocks was told above; the one of somebody who is removing it at this moment is no reason for force.
 		facts := *seen.lock.Facts
 		facts.Token = nil
-		if facts.Decide(facts.Look).Claimable.When == verdict.Now {
+		if facts.Glance(facts.Look).Claimable.When == verdict.Now {
 			p.needs = needsYes
 		}
 	case seen.Verdict.Claimable.When == verdict.Now:

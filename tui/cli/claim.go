@@ -16,23 +16,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/fslock"
 	"holdfast/fslock/verdict"
 	"holdfast/lease"
 	"holdfast/tui/text"
 )
 
-// event is one line of what happens to a lease, for programs.
+// event is one line of what happens to a lease or a lock, for programs.
 type event struct {
-	Schema    int            `json:"schema"`
-	Event     string         `json:"event"` // held, lost, released, refused, verified
-	ID        string         `json:"id"`
-	Epoch     uint64         `json:"epoch,omitempty"`
-	ClaimID   string         `json:"claim_id,omitempty"`
-	Path      string         `json:"path"`
-	State     string         `json:"state,omitempty"` // refused and lost only, likewise what follows
-	Sentence  string         `json:"sentence,omitempty"`
-	Claimable *jsonClaimable `json:"claimable,omitempty"`
-	Holder    *jsonHolder    `json:"holder,omitempty"`
+	Schema      int            `json:"schema"`
+	Event       string         `json:"event"`        // held, lost, released, refused, verified
+	ID          string         `json:"id,omitempty"` // leases only, likewise the next two
+	Epoch       uint64         `json:"epoch,omitempty"`
+	ClaimID     string         `json:"claim_id,omitempty"`
+	Path        string         `json:"path"`
+	PathB64     string         `json:"path_b64,omitempty"`
+	WriterEpoch string         `json:"writer_epoch,omitempty"` // locks only
+	State       string         `json:"state,omitempty"`        // refused and lost only, likewise what follows
+	Sentence    string         `json:"sentence,omitempty"`
+	Claimable   *jsonClaimable `json:"claimable,omitempty"`
+	Holder      *jsonHolder    `json:"holder,omitempty"`
 }
 
 const (
@@ -166,10 +169,9 @@ func (h unsaid) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (h unsaid) Handle(ctx context.Context, r slog.Record) error {
-	for _, said := range [...]string{"release failed", "lock is held by a live process", "lock is held for over", "lock is blocked by"} {
-		if strings.HasPrefix(r.Message, said) {
-			return nil
-		}
+	switch r.Message {
+	case fslock.MsgLate, fslock.MsgLongHeld, fslock.MsgBlocked, fslock.MsgReleaseFailed:
+		return nil
 	}
 	return h.Handler.Handle(ctx, r)
 }
@@ -369,7 +371,7 @@ func (c *claiming) keep(ctx context.Context, held *lease.Lease) error {
 
 // tell prints what happened to the lease, one line.
 func (a *app) tell(what string, l *lease.Lease, because error) error {
-	e := event{Schema: schema, Event: what, ID: l.ID(), Epoch: l.Epoch(), ClaimID: l.ClaimID(), Path: l.Path()}
+	e := event{Schema: schema, Event: what, ID: l.ID(), Epoch: l.Epoch(), ClaimID: l.ClaimID(), Path: l.Path(), PathB64: inexact(l.Path())}
 	e.explain(because)
 	return a.print(func(w io.Writer) {
 		st := a.style()
@@ -392,16 +394,21 @@ func (a *app) tellRefusal(err error) {
 	}
 }
 
-// explain adds what the error says of the lease, and reports whether it says anything.
+// explain adds what the error says of the lease or lock, and reports whether it says anything.
 func (e *event) explain(err error) bool {
-	conflict, ok := errors.AsType[*lease.ConflictError](err)
-	if !ok {
+	var v *verdict.Verdict
+	var holder *verdict.Holder
+	if c, ok := errors.AsType[*lease.ConflictError](err); ok {
+		e.ID, e.Path, v, holder = c.ID, c.Path, &c.Verdict, c.Holder
+	} else if c, ok := errors.AsType[*fslock.ConflictError](err); ok {
+		e.Path, v, holder = c.Path, &c.Verdict, c.Holder
+	} else {
 		return false
 	}
-	v := &conflict.Verdict
-	e.ID, e.Path, e.State, e.Sentence, e.Claimable = conflict.ID, conflict.Path, v.State.String(), v.Sentence, claimable(v.Claimable)
-	if conflict.Holder != nil {
-		e.Holder = newHolder(conflict.Holder)
+	e.PathB64 = inexact(e.Path)
+	e.State, e.Sentence, e.Claimable = v.State.String(), v.Sentence, claimable(v.Claimable)
+	if holder != nil {
+		e.Holder = newHolder(holder)
 	}
 	return true
 }

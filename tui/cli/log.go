@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -17,50 +15,6 @@ import (
 	"holdfast/sweep"
 	"holdfast/tui/text"
 )
-
-// What `log --json` prints, a line for each entry: what stands in the audit log. Keys that do not apply are left out.
-type (
-	jsonLogged struct {
-		Schema    int        `json:"schema"`
-		TimeMS    int64      `json:"time_ms"`
-		Action    string     `json:"action"`
-		Kind      string     `json:"kind,omitempty"`
-		Path      string     `json:"path"`
-		PathB64   string     `json:"path_b64,omitempty"`
-		ID        string     `json:"id,omitempty"`
-		IDB64     string     `json:"id_b64,omitempty"`
-		Reason    string     `json:"reason,omitempty"`
-		Who       jsonLogWho `json:"who"`
-		EpochOld  uint64     `json:"epoch_old,omitempty"`
-		EpochNew  uint64     `json:"epoch_new,omitempty"`
-		Nonce     string     `json:"nonce,omitempty"`
-		Before    *string    `json:"before,omitempty"`
-		BeforeB64 *string    `json:"before_b64,omitempty"`
-		Found     string     `json:"found,omitempty"`
-	}
-	jsonLogWho struct {
-		UID  int    `json:"uid"`
-		User string `json:"user,omitempty"`
-		PID  int    `json:"pid"`
-		Host string `json:"host,omitempty"`
-	}
-)
-
-func encodeLogged(e *audit.Entry) jsonLogged {
-	j := jsonLogged{
-		Schema: schema, TimeMS: e.Time.UnixMilli(), Action: e.Action, Kind: e.Kind, Path: e.Path, PathB64: inexact(e.Path), ID: e.ID,
-		IDB64: inexact(e.ID), Reason: e.Reason, Who: jsonLogWho(e.Who), EpochOld: e.EpochOld, EpochNew: e.EpochNew, Nonce: e.Nonce,
-		Found: e.Found,
-	}
-	switch {
-	case e.Before == nil:
-	case utf8.Valid(e.Before):
-		j.Before = new(string(e.Before))
-	default:
-		j.BeforeB64 = new(base64.StdEncoding.EncodeToString(e.Before))
-	}
-	return j
-}
 
 func (a *app) logCommand() *cobra.Command {
 	return &cobra.Command{
@@ -108,7 +62,7 @@ func (a *app) printLog(log *audit.Log, args []string) error {
 			}
 			found++
 			if a.json {
-				writeJSON(w, encodeLogged(&e))
+				writeJSON(w, e) // as it stands in the log
 			} else {
 				a.tellLogged(w, &e)
 			}

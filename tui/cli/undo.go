@@ -20,15 +20,15 @@ import (
 
 // What `break --undo --json` prints, one line.
 type jsonUndo struct {
-	Schema   int        `json:"schema"`
-	Action   string     `json:"action"` // undo
-	Path     string     `json:"path"`
-	PathB64  string     `json:"path_b64,omitempty"`
-	ID       string     `json:"id,omitempty"`
-	Broken   jsonLogged `json:"broken"` // the entry of the audit log that is undone
-	AuditLog string     `json:"audit_log,omitempty"`
-	Done     bool       `json:"done"`
-	Refused  string     `json:"refused,omitempty"`
+	Schema   int         `json:"schema"`
+	Action   string      `json:"action"` // undo
+	Path     string      `json:"path"`
+	PathB64  string      `json:"path_b64,omitempty"`
+	ID       string      `json:"id,omitempty"`
+	Broken   audit.Entry `json:"broken"` // the entry of the audit log that is undone
+	AuditLog string      `json:"audit_log,omitempty"`
+	Done     bool        `json:"done"`
+	Refused  string      `json:"refused,omitempty"`
 }
 
 // putBack undoes the last break of a lease or lock that the audit log tells of.
@@ -151,7 +151,7 @@ func holds(state verdict.State) bool {
 }
 
 func (b *breaking) encodeUndo(t *target, broken *audit.Entry) jsonUndo {
-	j := jsonUndo{Schema: schema, Action: audit.ActionUndo, Path: t.path, PathB64: inexact(t.path), ID: t.id, Broken: encodeLogged(broken)}
+	j := jsonUndo{Schema: schema, Action: audit.ActionUndo, Path: t.path, PathB64: inexact(t.path), ID: t.id, Broken: *broken}
 	j.AuditLog, _ = b.log.File() // it was read
 	return j
 }
