@@ -144,8 +144,8 @@ func TestPictures(t *testing.T) {
 		}},
 		{"plan-token", 80, 24, func(d *desk) {
 			d.choose(storage + "/inspect/8eb3d10c88aa02f1/writer.lease")
-			for i := range d.fresh.Entries {
-				if e := &d.fresh.Entries[i]; e.Kind == watch.Token {
+			for _, e := range d.fresh.Entries {
+				if e.Kind == watch.Token {
 					e.Raw = []byte("{}")
 				}
 			}

@@ -198,8 +198,7 @@ func (m *model) recheckMany(d *dialog) {
 	for i := range d.many {
 		entries[d.many[i].target.ref] = nil
 	}
-	for i := range m.fresh.Entries {
-		e := &m.fresh.Entries[i]
+	for _, e := range m.fresh.Entries {
 		if _, wanted := entries[refOf(e)]; wanted {
 			entries[refOf(e)] = e
 		}
@@ -302,8 +301,7 @@ func (m *model) typedName(e *watch.Entry) string {
 
 // othersCalled reports whether another entry than e goes by the name.
 func (m *model) othersCalled(e *watch.Entry, name string) bool {
-	for i := range m.fresh.Entries {
-		other := &m.fresh.Entries[i]
+	for _, other := range m.fresh.Entries {
 		if refOf(other) != refOf(e) && slices.Contains([]string{other.ID, other.Name, filepath.Base(other.Path), other.Place()}, name) {
 			return true
 		}

@@ -77,7 +77,7 @@ func TestMarksFollowTheirEntries(t *testing.T) {
 
 	all := everything(d.clock.Add(time.Second))
 	back := slices.Clone(all.Entries)
-	all.Entries = slices.DeleteFunc(all.Entries, func(e watch.Entry) bool { return e.ID == "crashed" })
+	all.Entries = slices.DeleteFunc(all.Entries, func(e *watch.Entry) bool { return e.ID == "crashed" })
 	d.see(all)
 	d.wants("1 marked")
 	again := everything(d.clock.Add(time.Second))
@@ -176,7 +176,7 @@ func TestChangeOfOneKillsThePlanForAll(t *testing.T) {
 	}
 	changed := wreck(noon)
 	changed.Time = d.clock.Add(time.Second)
-	changed.Entries = slices.DeleteFunc(changed.Entries, func(e watch.Entry) bool { return e.ID == "two" })
+	changed.Entries = slices.DeleteFunc(changed.Entries, func(e *watch.Entry) bool { return e.ID == "two" })
 	d.see(changed)
 	d.wants("two: It is gone since this plan was made.")
 	if got := d.press("y"); len(got) != 0 {

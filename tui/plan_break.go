@@ -234,8 +234,7 @@ func (m *model) harm(e *watch.Entry, v verdict.Verdict) string {
 // leaseHarm says whose agent ends with a lease, and what else its process has.
 func (m *model) leaseHarm(e *watch.Entry, h *verdict.Holder) string {
 	others := 0
-	for i := range m.fresh.Entries {
-		other := &m.fresh.Entries[i]
+	for _, other := range m.fresh.Entries {
 		if oh := other.Holder(); other.Kind == watch.Lease && oh != nil && oh.PID == h.PID && strings.EqualFold(oh.Host, h.Host) {
 			others++
 		}

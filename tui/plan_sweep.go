@@ -120,8 +120,7 @@ func (m *model) recheckSweep(d *dialog) {
 	for i := range d.sweep.targets {
 		entries[d.sweep.targets[i].ref] = nil
 	}
-	for i := range m.fresh.Entries {
-		e := &m.fresh.Entries[i]
+	for _, e := range m.fresh.Entries {
 		if _, planned := entries[refOf(e)]; planned {
 			entries[refOf(e)] = e
 		}

@@ -360,7 +360,7 @@ func TestPanicsAreReported(t *testing.T) {
 			s.Stores = func(string) *lease.Store { return &lease.Store{Dir: leases} }
 			s.tests.onKey = func(h *harness, _ string) {
 				h.model.describe = nil
-				h.model.rows, h.model.tab, h.model.cursor = []*row{{entry: &everything(time.Now()).Entries[0]}}, tabProcess, 0
+				h.model.rows, h.model.tab, h.model.cursor = []*row{{entry: everything(time.Now()).Entries[0]}}, tabProcess, 0
 			}
 		},
 	} {

@@ -90,7 +90,7 @@ func TestWhateverIsTyped(t *testing.T) {
 }
 
 func typeAnything(
-	t *rapid.T, store *lease.Store, locker *fslock.Locker, litter []sweep.Step, real []watch.Entry, place string, done *deeds,
+	t *rapid.T, store *lease.Store, locker *fslock.Locker, litter []sweep.Step, real []*watch.Entry, place string, done *deeds,
 ) {
 	s := screenFor()
 	s.ReadOnly = rapid.Bool().Draw(t, "read-only")
@@ -206,7 +206,7 @@ func typeAnything(
 		seq++
 		snap := queued(at)
 		snap.Seq = seq
-		var entries []watch.Entry
+		var entries []*watch.Entry
 		for i, e := range snap.Entries {
 			if keep&(1<<i) != 0 {
 				entries = append(entries, e)

@@ -45,8 +45,7 @@ func (r *row) haystack() string {
 func rowsOf(s *watch.Snapshot, style *paint) (rows []*row, tokens int) {
 	rows = make([]*row, len(s.Entries))
 	block := make([]row, len(s.Entries))
-	for i := range s.Entries {
-		e := &s.Entries[i]
+	for i, e := range s.Entries {
 		r := &block[i]
 		r.entry, r.holder, r.name, r.rank = e, e.Holder(), style.Safe(e.Title()), e.Urgency()
 		if e.Kind == watch.Token {
@@ -125,8 +124,8 @@ func (m *model) find(want ref) *watch.Entry {
 	if m.fresh == nil {
 		return nil
 	}
-	for i := range m.fresh.Entries {
-		if e := &m.fresh.Entries[i]; refOf(e) == want {
+	for _, e := range m.fresh.Entries {
+		if refOf(e) == want {
 			return e
 		}
 	}

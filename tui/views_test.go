@@ -14,8 +14,7 @@ import (
 // queued is everything, with some who wait.
 func queued(at time.Time) *watch.Snapshot {
 	s := everything(at)
-	for i := range s.Entries {
-		e := &s.Entries[i]
+	for _, e := range s.Entries {
 		switch {
 		case e.ID == "researcher":
 			e.Waiters = []watch.Waiter{{PID: 4242, Name: "node", How: watch.ByFlock}, {PID: 77, Name: "agent\x1bmux", How: watch.ByFlock, Stopped: true}}

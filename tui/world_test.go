@@ -45,7 +45,7 @@ const (
 type world struct {
 	at      time.Time
 	seq     uint64
-	entries []watch.Entry
+	entries []*watch.Entry
 }
 
 func alive(pid int) proc.Finding {
@@ -74,7 +74,7 @@ func elsewhere() proc.Finding {
 // add puts an entry into the world, judged at its time.
 func (w *world) add(e watch.Entry) {
 	e.Verdict = e.Subject.Judge(w.at)
-	w.entries = append(w.entries, e)
+	w.entries = append(w.entries, &e)
 }
 
 func (w *world) lease(id string, age time.Duration, found proc.Finding, change func(*verdict.LeaseFacts)) {

@@ -52,10 +52,9 @@ func Diff(older, newer *Snapshot) []Change {
 	changes := append(diffRoots(older, newer), diffErrors(older, newer)...)
 	before := make(map[key]*Entry, len(older.Entries))
 	for i := range older.Entries {
-		before[keyOf(&older.Entries[i])] = &older.Entries[i]
+		before[keyOf(older.Entries[i])] = older.Entries[i]
 	}
-	for i := range newer.Entries {
-		e := &newer.Entries[i]
+	for _, e := range newer.Entries {
 		k := keyOf(e)
 		was := before[k]
 		delete(before, k)
@@ -63,8 +62,7 @@ func Diff(older, newer *Snapshot) []Change {
 			changes = append(changes, changeOf(newer.Time, event, was, e))
 		}
 	}
-	for i := range older.Entries {
-		e := &older.Entries[i]
+	for _, e := range older.Entries {
 		if before[keyOf(e)] != e || outOfSight(newer.Errors, e.Path) {
 			continue
 		}
@@ -179,7 +177,8 @@ func sameContent(a, b *Entry) bool {
 // same reports whether b says nothing that a did not say: content, judgement, who waits, errors and how roots are
 // watched.
 func same(a, b *Snapshot) bool {
-	return slices.Equal(a.Roots, b.Roots) && sameErrors(a.Errors, b.Errors) && sameEntries(a.Entries, b.Entries)
+	return slices.Equal(a.Roots, b.Roots) && sameErrors(a.Errors, b.Errors) &&
+		slices.EqualFunc(a.Entries, b.Entries, sameEntry)
 }
 
 // sameLook is same for two looks at a root.
@@ -192,18 +191,14 @@ func sameErrors(a, b []EntryError) bool {
 	return slices.EqualFunc(a, b, func(x, y EntryError) bool { return x.Path == y.Path && x.Err.Error() == y.Err.Error() })
 }
 
+// sameEntry reports whether two looks at one entry say the same.
+func sameEntry(a, b *Entry) bool {
+	return a == b || keyOf(a) == keyOf(b) && a.Root == b.Root && a.Name == b.Name && sameContent(a, b) &&
+		sameJudgement(a, b, true) && sameWaiters(a, b)
+}
+
 func sameEntries(a, b []Entry) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		x, y := &a[i], &b[i]
-		if keyOf(x) != keyOf(y) || x.Root != y.Root || x.Name != y.Name || !sameContent(x, y) ||
-			!sameJudgement(x, y, true) || !sameWaiters(x, y) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y Entry) bool { return sameEntry(&x, &y) })
 }
 
 func goneSentence(e *Entry) string {

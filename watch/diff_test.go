@@ -82,7 +82,7 @@ func TestEachChangeHasItsEvent(t *testing.T) {
 			snapshot := func(e *Entry, at time.Time) *Snapshot {
 				s := &Snapshot{Time: at}
 				if e != nil {
-					s.Entries = []Entry{*e}
+					s.Entries = []*Entry{e}
 				}
 				return s
 			}
@@ -122,7 +122,7 @@ func TestWhatIsGoneSaysWhy(t *testing.T) {
 		{Kind: Token},
 		{Kind: Temp},
 	} {
-		changes := Diff(&Snapshot{Entries: []Entry{e}}, nil)
+		changes := Diff(&Snapshot{Entries: []*Entry{&e}}, nil)
 		if len(changes) != 1 || changes[0].Event != Gone || changes[0].Sentence == "" {
 			t.Errorf("%v: %+v", e.Kind, changes)
 		}
@@ -207,7 +207,7 @@ func drawSnapshot(t *rapid.T) *Snapshot {
 				}
 			}
 			e.Subject = subject
-			s.Entries = append(s.Entries, e)
+			s.Entries = append(s.Entries, &e)
 		}
 	}
 	return s
@@ -228,10 +228,10 @@ func TestDiffTellsExactlyWhatDiffers(t *testing.T) {
 		}
 		had, has, seen := make(map[key]*Entry), make(map[key]*Entry), make(map[key]bool)
 		for i := range a.Entries {
-			had[keyOf(&a.Entries[i])] = &a.Entries[i]
+			had[keyOf(a.Entries[i])] = a.Entries[i]
 		}
 		for i := range b.Entries {
-			has[keyOf(&b.Entries[i])] = &b.Entries[i]
+			has[keyOf(b.Entries[i])] = b.Entries[i]
 		}
 		for _, c := range changes {
 			k := key{c.Kind, c.Path}
@@ -293,7 +293,7 @@ func TestKindsHaveNames(t *testing.T) {
 // A directory that may not be looked at any more has lost nothing: what was in it is out of sight.
 func TestWhatIsOutOfSightIsNotGone(t *testing.T) {
 	was := &Snapshot{
-		Entries: []Entry{{Kind: Lock, Path: "/root/sub/a.lock"}, {Kind: Lock, Path: "/root/subs/b.lock"}},
+		Entries: []*Entry{{Kind: Lock, Path: "/root/sub/a.lock"}, {Kind: Lock, Path: "/root/subs/b.lock"}},
 		Errors:  []EntryError{{Path: "/root/sub/deep", Err: fs.ErrPermission}},
 	}
 	is := &Snapshot{Errors: []EntryError{{Path: "/root/sub", Err: fs.ErrPermission}}}

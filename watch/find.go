@@ -76,8 +76,8 @@ func (s *Snapshot) rootOf(e *Entry) string {
 	if e.Kind != Lease {
 		return ""
 	}
-	for i := range s.Entries {
-		if other := &s.Entries[i]; other.Kind == Lease && other.ID == e.ID && other.Path != e.Path {
+	for _, other := range s.Entries {
+		if other.Kind == Lease && other.ID == e.ID && other.Path != e.Path {
 			return filepath.Dir(e.Path)
 		}
 	}
@@ -95,8 +95,8 @@ func (s *Snapshot) rootOf(e *Entry) string {
 func (s *Snapshot) where(match func(*Entry) bool) []*Entry {
 	var found []*Entry
 	for i := range s.Entries {
-		if match(&s.Entries[i]) {
-			found = append(found, &s.Entries[i])
+		if match(s.Entries[i]) {
+			found = append(found, s.Entries[i])
 		}
 	}
 	return found

@@ -58,7 +58,7 @@ type past struct {
 	mu   sync.Mutex
 	all  map[key]*trail
 	gone map[key]time.Time // of which the entry is not there, since when
-	last []Entry           // what was noted last
+	last []*Entry          // what was noted last
 }
 
 // trail is the history of one entry as it goes on.
@@ -92,11 +92,10 @@ func (p *past) note(s *Snapshot) {
 		p.all, p.gone = make(map[key]*trail), make(map[key]time.Time)
 	}
 	moved := len(p.last) != len(s.Entries)
-	for i := range s.Entries {
-		e := &s.Entries[i]
+	for i, e := range s.Entries {
 		same := false
 		if i < len(p.last) {
-			was := &p.last[i]
+			was := p.last[i]
 			same = keyOf(was) == keyOf(e)
 			moved = moved || !same
 			same = same && sameContent(was, e) && was.Verdict.State == e.Verdict.State &&
@@ -126,8 +125,8 @@ func (p *past) note(s *Snapshot) {
 // miss takes note of the entries that a snapshot has not any more.
 func (p *past) miss(s *Snapshot) {
 	there := make(map[key]bool, len(s.Entries))
-	for i := range s.Entries {
-		there[keyOf(&s.Entries[i])] = true
+	for _, e := range s.Entries {
+		there[keyOf(e)] = true
 	}
 	for k, t := range p.all {
 		if _, ok := p.gone[k]; ok || there[k] {

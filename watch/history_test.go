@@ -178,7 +178,7 @@ func TestTheGoneAreForgottenWhenTheyAreTooMany(t *testing.T) {
 	for i := range 2 * maxGone {
 		at = at.Add(time.Millisecond)
 		path := fmt.Sprintf("/r/%d.lock", i)
-		p.note(&Snapshot{Time: at, Entries: []Entry{
+		p.note(&Snapshot{Time: at, Entries: []*Entry{
 			{Kind: Lock, Path: path, Verdict: verdict.Verdict{State: verdict.Free}}, {Kind: Temp, Path: "/r/.t"},
 		}})
 	}

@@ -296,7 +296,7 @@ func (w *Watcher) assemble(looks []*rootLook, now time.Time, how func(*Entry, ti
 	for _, look := range looks {
 		size += len(look.entries)
 	}
-	s.Entries = make([]Entry, 0, size)
+	s.Entries = make([]*Entry, 0, size)
 	once := newOnce(looks)
 	for i, look := range looks {
 		if once.root(i) {
@@ -307,10 +307,11 @@ func (w *Watcher) assemble(looks []*rootLook, now time.Time, how func(*Entry, ti
 		start := len(s.Entries)
 		for j := range look.entries {
 			if e := &look.entries[j]; once.entry(e) {
-				s.Entries = append(s.Entries, *e)
+				c := *e
+				s.Entries = append(s.Entries, &c)
 			}
 		}
-		slices.SortFunc(s.Entries[start:], func(a, b Entry) int {
+		slices.SortFunc(s.Entries[start:], func(a, b *Entry) int {
 			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Path, b.Path))
 		})
 		for _, e := range look.errors {

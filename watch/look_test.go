@@ -94,8 +94,7 @@ func TestEveryKindIsShownAndABadOneHidesNone(t *testing.T) {
 	if s.Observer.PID != os.Getpid() || s.Seq != 1 {
 		t.Errorf("observer %+v, seq %d", s.Observer, s.Seq)
 	}
-	for i := range s.Entries {
-		e := &s.Entries[i]
+	for _, e := range s.Entries {
 		if e.Root != root || e.Subject == nil || e.Verdict.Sentence == "" || len(e.Verdict.Evidence) == 0 {
 			t.Errorf("%s is not complete: %+v", e.Path, e)
 		}
@@ -167,10 +166,10 @@ func TestStuckAreLeasesAndLocksOnlyTheMostUrgentFirst(t *testing.T) {
 func TestWhatIsNamedWhollyIsFoundBeforeTheEndOfAnother(t *testing.T) {
 	s := &Snapshot{}
 	for _, id := range []string{"alive", "a/live", "live"} {
-		s.Entries = append(s.Entries, Entry{Kind: Lease, ID: id, Path: "/r/leases/" + id + ".lease.json"})
+		s.Entries = append(s.Entries, &Entry{Kind: Lease, ID: id, Path: "/r/leases/" + id + ".lease.json"})
 	}
 	for _, path := range []string{"/r/index/ab/x.lock", "/r/index/cb/x.lock", "/r/index/cd/y.lock"} {
-		s.Entries = append(s.Entries, Entry{Kind: Lock, Path: path, Name: "cache"})
+		s.Entries = append(s.Entries, &Entry{Kind: Lock, Path: path, Name: "cache"})
 	}
 	for query, want := range map[string]string{
 		"live": "/r/leases/live.lease.json", "ive": "", "a/live": "/r/leases/a/live.lease.json",

@@ -30,8 +30,7 @@ func TestRunLeavesTheEvidenceToWhoeverAsks(t *testing.T) {
 	if err := w.Run(ctx, func(first *Snapshot) { s = first; cancel() }); err != nil || s == nil {
 		t.Fatal(s, err)
 	}
-	for i := range s.Entries {
-		e := &s.Entries[i]
+	for _, e := range s.Entries {
 		if v := &e.Verdict; v.Sentence == "" || v.Evidence != nil || v.Originals != nil || v.Next != nil {
 			t.Errorf("%s: %+v", e.Path, v)
 		}

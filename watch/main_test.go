@@ -210,7 +210,7 @@ func remove(t *testing.T, path string) {
 func find(s *Snapshot, path string) *Entry {
 	for i := range s.Entries {
 		if s.Entries[i].Path == path {
-			return &s.Entries[i]
+			return s.Entries[i]
 		}
 	}
 	return nil

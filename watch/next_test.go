@@ -10,8 +10,8 @@ import (
 
 // A command that is shown is pasted elsewhere: it must find the same lease there.
 func TestNextCommandsNameTheRootThatNobodyWouldLookIn(t *testing.T) {
-	lease := func(root, dir, id string) Entry {
-		return Entry{Kind: Lease, Root: root, Path: filepath.Join(root, dir, id+".lease.json"), ID: id}
+	lease := func(root, dir, id string) *Entry {
+		return &Entry{Kind: Lease, Root: root, Path: filepath.Join(root, dir, id+".lease.json"), ID: id}
 	}
 	here, home := filepath.FromSlash("/my root"), filepath.FromSlash("/home/.agentmux/shared")
 	leases := filepath.Join(here, "leases")
@@ -22,7 +22,7 @@ func TestNextCommandsNameTheRootThatNobodyWouldLookIn(t *testing.T) {
 			{Path: home, Kind: "agentmux", ChosenBy: byDefault},
 			{Path: file, Kind: "file", ChosenBy: "argument"},
 		},
-		Entries: []Entry{
+		Entries: []*Entry{
 			lease(here, "leases", "a"), lease(home, "agents/registry/leases", "b"),
 			lease(here, "leases", "twice"), lease(home, "leases", "twice"),
 			{Kind: Lease, Root: file, Path: file, ID: "f"},
@@ -34,7 +34,7 @@ func TestNextCommandsNameTheRootThatNobodyWouldLookIn(t *testing.T) {
 		" --root " + verdict.Quote(filepath.Join(home, "leases")), " --root " + verdict.Quote(leases), "",
 	} {
 		v := &verdict.Verdict{Next: []string{"kill -CONT 5", "holdfast epoch x", "holdfast claim x --hold", "holdfast why x"}}
-		got := s.Next(&s.Entries[i], v)
+		got := s.Next(s.Entries[i], v)
 		if !slices.Equal(got, []string{"kill -CONT 5", "holdfast epoch x" + want, "holdfast claim x --hold" + want, "holdfast why x" + want}) {
 			t.Errorf("%s: %q", s.Entries[i].Path, got)
 		}

@@ -380,17 +380,16 @@ func (e *engine) holdBack(s *Snapshot) {
 		return
 	}
 	young := func(en *Entry) bool { return ripe(en).After(s.Time) }
-	if !slices.ContainsFunc(s.Entries, func(en Entry) bool { return young(&en) }) {
+	if !slices.ContainsFunc(s.Entries, young) {
 		return
 	}
 	before := make(map[key]*Entry, len(e.last.Entries))
 	for i := range e.last.Entries {
-		before[keyOf(&e.last.Entries[i])] = &e.last.Entries[i]
+		before[keyOf(e.last.Entries[i])] = e.last.Entries[i]
 	}
 	held := make([]bool, len(s.Entries))
 	beside := make(map[string]bool) // locks of which a token or temp is shown
-	for i := range s.Entries {
-		en := &s.Entries[i]
+	for i, en := range s.Entries {
 		was := before[keyOf(en)]
 		held[i] = young(en) && (was == nil || was.Verdict.State == verdict.Free)
 		if held[i] {
@@ -400,20 +399,19 @@ func (e *engine) holdBack(s *Snapshot) {
 			beside[en.LockOf] = true
 		}
 	}
-	kept := make([]Entry, 0, len(s.Entries))
-	for i := range s.Entries {
-		en := &s.Entries[i]
+	kept := make([]*Entry, 0, len(s.Entries))
+	for i, en := range s.Entries {
 		was := before[keyOf(en)]
 		switch {
 		case held[i] && was != nil:
 			old := *was
 			old.Verdict = old.glance(s.Time)
-			kept = append(kept, old)
+			kept = append(kept, &old)
 		case held[i]:
 		case was == nil && en.Kind == Lock && en.Verdict.State == verdict.Free && !beside[en.Path]:
 			// It is free only because of a temp that is not shown.
 		default:
-			kept = append(kept, *en)
+			kept = append(kept, en)
 		}
 	}
 	s.Entries = kept

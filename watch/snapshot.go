@@ -92,6 +92,6 @@ type Snapshot struct {
 	Time     time.Time
 	Observer proc.Self
 	Roots    []Root
-	Entries  []Entry // by root, then kind and path
+	Entries  []*Entry // by root, then kind and path; those that did not change are shared with older snapshots
 	Errors   []EntryError
 }

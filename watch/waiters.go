@@ -81,17 +81,17 @@ func flockers(t *proc.Table, dev, ino uint64) (inside bool, waiters []Waiter, co
 }
 
 // pollers tells every lock who waits for it: whose temps are among the entries, and whom extra names by lock.
-func pollers(entries []Entry, extra map[string][]Waiter) {
+func pollers(entries []*Entry, extra map[string][]Waiter) {
 	temps := make(map[string][]*Entry) // by lock
 	for i := range entries {
-		e := &entries[i]
+		e := entries[i]
 		if e.Kind != Temp || e.LockOf == "" || e.Verdict.State != verdict.InUse || e.Seen().Proc.Answer != proc.Alive {
 			continue
 		}
 		temps[e.LockOf] = append(temps[e.LockOf], e)
 	}
 	for i := range entries {
-		e := &entries[i]
+		e := entries[i]
 		if e.Kind != Lock {
 			continue
 		}

@@ -102,7 +102,7 @@ func TestTableFitsTheTerminal(t *testing.T) {
 		var out bytes.Buffer
 		a := &app{Env: Env{Output: true, Width: width, Getenv: func(string) string { return "" }}, color: text.ColorNever}
 		rows := []row{head()}
-		for _, e := range all(s) {
+		for _, e := range s.Entries {
 			rows = append(rows, line(text.Style{}, e, s, 0))
 		}
 		a.printRows(&out, text.Style{}, rows)

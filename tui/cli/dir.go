@@ -63,8 +63,7 @@ func (q *inquiry) askCheckout(dir string) (known bool, err error) {
 		return false, err
 	}
 	above := enclosing(dir)
-	for i := range snap.Entries {
-		e := &snap.Entries[i]
+	for _, e := range snap.Entries {
 		if e.Kind != watch.Lock || e.Checkout == "" {
 			continue
 		}
@@ -125,8 +124,7 @@ func summary(dir string, snap *watch.Snapshot) []string {
 	var lines []string
 	bad, total := 0, 0
 	states := map[verdict.State]int{}
-	for i := range snap.Entries {
-		e := &snap.Entries[i]
+	for _, e := range snap.Entries {
 		switch {
 		case e.Kind != watch.Lease && e.Kind != watch.Lock:
 			continue

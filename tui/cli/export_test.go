@@ -12,8 +12,8 @@ import (
 func TestExportsAreWhatLsPrints(t *testing.T) {
 	a := &app{Env: Env{Output: true, Width: 20, Getenv: func(string) string { return "" }}, color: text.ColorAlways}
 	snap := sample()
-	for i := range snap.Entries { // as a watcher that runs gives them
-		v := &snap.Entries[i].Verdict
+	for _, e := range snap.Entries { // as a watcher that runs gives them
+		v := &e.Verdict
 		v.Evidence, v.Originals, v.Next = nil, nil, nil
 	}
 	got := map[string]string{}
@@ -40,7 +40,7 @@ func TestExportsAreWhatLsPrints(t *testing.T) {
 		t.Error("a session id is exported unasked")
 	}
 	var want bytes.Buffer
-	entries := everyEntry(snap)
+	entries := snap.Entries
 	(&app{Env: Env{Getenv: func(string) string { return "" }}, color: text.ColorNever}).table(&want, snap, entries, false)
 	if got["txt"] != want.String() || len(entries) == 0 || entries[0] == nil {
 		t.Errorf("got\n%s\nwant\n%s", got["txt"], want.String())

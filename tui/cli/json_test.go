@@ -75,7 +75,7 @@ func sample() *watch.Snapshot {
 	s := &watch.Snapshot{
 		Seq: 1, Time: now, Observer: proc.Self{Host: "vm", BootID: "boot", PIDNS: 4026531836, UID: 0},
 		Roots: []watch.Root{{Path: "/r", Kind: "agentmux+aft", ChosenBy: "argument", FS: "ext4", Watch: "none"}},
-		Entries: []watch.Entry{
+		Entries: []*watch.Entry{
 			{Kind: watch.Lease, Root: "/r", Path: l.Path, ID: "a", Name: "researcher", Subject: l, Epoch: 5},
 			{Kind: watch.Lock, Root: "/r", Path: k.Path, Name: "web-app", Subject: k, Token: &tok, Waiters: []watch.Waiter{
 				{PID: 9, Name: "node", How: watch.ByPoll}, {PID: 11, How: watch.ByFlock, Stopped: true},
@@ -91,14 +91,6 @@ func sample() *watch.Snapshot {
 	return s
 }
 
-func all(s *watch.Snapshot) []*watch.Entry {
-	var entries []*watch.Entry
-	for i := range s.Entries {
-		entries = append(entries, &s.Entries[i])
-	}
-	return entries
-}
-
 func describeSample(pid int) (proc.Details, bool) {
 	return proc.Details{
 		Process: proc.Process{PID: pid, Name: "node", Started: time.UnixMilli(1_699_999_000_000)},
@@ -109,7 +101,7 @@ func describeSample(pid int) (proc.Details, bool) {
 func encode(t *testing.T, e *encoder, s *watch.Snapshot) (text string, decoded map[string]any) {
 	t.Helper()
 	var b bytes.Buffer
-	writeJSON(&b, e.look(s, all(s)))
+	writeJSON(&b, e.look(s, s.Entries))
 	if err := json.Unmarshal(b.Bytes(), &decoded); err != nil {
 		t.Fatalf("%v: %s", err, &b)
 	}

@@ -80,8 +80,8 @@ func (l *listing) run(ctx context.Context, args []string) error {
 // show prints the snapshot and returns what --check says of it.
 func (l *listing) show(snap *watch.Snapshot) error {
 	var entries []*watch.Entry
-	for i := range snap.Entries {
-		if e := &snap.Entries[i]; l.wants(e) {
+	for _, e := range snap.Entries {
+		if l.wants(e) {
 			entries = append(entries, e)
 		}
 	}
@@ -120,7 +120,7 @@ func worst(snap *watch.Snapshot, entries []*watch.Entry) int {
 		code = verdict.Worse(code, e.Verdict.ExitCode())
 	}
 	for i := range snap.Entries { // tokens and temps count through their lock, be it shown or not
-		if e := &snap.Entries[i]; e.Kind == watch.Lock && shown[e.Path] {
+		if e := snap.Entries[i]; e.Kind == watch.Lock && shown[e.Path] {
 			code = verdict.Worse(code, e.Verdict.ExitCode())
 		}
 	}

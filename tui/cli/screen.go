@@ -65,7 +65,7 @@ func (a *app) exports() []tui.Export {
 		{Ext: "txt", Write: func(w io.Writer, s *watch.Snapshot) error {
 			plain := *a
 			plain.Output, plain.color = false, text.ColorNever
-			plain.table(w, s, everyEntry(s), false)
+			plain.table(w, s, s.Entries, false)
 			return nil
 		}},
 	}
@@ -74,18 +74,10 @@ func (a *app) exports() []tui.Export {
 // judgedWhole are all entries with their evidence, which those of a watcher that runs come without.
 func judgedWhole(s *watch.Snapshot) []*watch.Entry {
 	entries := make([]*watch.Entry, len(s.Entries))
-	for i := range s.Entries {
-		e := s.Entries[i]
-		e.Verdict = e.Judge(s.Time)
-		entries[i] = &e
-	}
-	return entries
-}
-
-func everyEntry(s *watch.Snapshot) []*watch.Entry {
-	entries := make([]*watch.Entry, len(s.Entries))
-	for i := range s.Entries {
-		entries[i] = &s.Entries[i]
+	for i, e := range s.Entries {
+		whole := *e
+		whole.Verdict = e.Judge(s.Time)
+		entries[i] = &whole
 	}
 	return entries
 }

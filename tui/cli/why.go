@@ -149,8 +149,8 @@ func (q *inquiry) problems() error {
 }
 
 func (q *inquiry) addProblems(snap *watch.Snapshot) {
-	for i := range snap.Entries {
-		if e := &snap.Entries[i]; e.IsProblem() && (e.Kind == watch.Lease || e.Kind == watch.Lock) {
+	for _, e := range snap.Entries {
+		if e.IsProblem() && (e.Kind == watch.Lease || e.Kind == watch.Lock) {
 			q.add(e)
 		}
 	}
@@ -204,8 +204,7 @@ func (q *inquiry) askPath(arg string) error {
 	}
 	q.note(snap)
 	found := len(q.entries)
-	for i := range snap.Entries {
-		e := &snap.Entries[i]
+	for _, e := range snap.Entries {
 		if e.Path != path && e.Kind != watch.Lease {
 			continue // what belongs to the lock is told with it
 		}
@@ -254,8 +253,7 @@ func (q *inquiry) unknown(arg string) error {
 		p.err = fmt.Errorf("there is no %s", arg)
 	}
 	var near, places []string
-	for i := range q.whole.Entries {
-		e := &q.whole.Entries[i]
+	for _, e := range q.whole.Entries {
 		for _, name := range [...]string{e.ID, e.Name} {
 			if name != "" && alike(name, arg) && !slices.Contains(near, name) && len(near) < 5 {
 				near = append(near, name)
