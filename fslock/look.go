@@ -118,7 +118,7 @@ func (k *look) see(s *verdict.Seen, path string) (*record.Lock, []byte) {
 // note fills in what reading said.
 func (k *look) note(s *verdict.Seen, file record.File, rec record.Lock, err error) (*record.Lock, []byte) {
 	path := s.Path
-	s.File = file.Stat
+	s.File, s.Stamp = file.Stat, file.Stamp
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.Missing = true

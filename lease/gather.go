@@ -3,7 +3,6 @@ package lease
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"time"
 
 	"holdfast/fslock/proc"
@@ -23,7 +22,7 @@ func (s *Store) gather(t *proc.Table, id string) (*verdict.LeaseFacts, []byte) {
 	}
 	file, err := record.Read(f.Path)
 	f.Look = time.Now()
-	f.File, file.Path = file.Stat, f.Path
+	f.File, f.Stamp, file.Path = file.Stat, file.Stamp, f.Path
 	_ = s.at("looked")
 	// After the lease: a claim raises the counter first, so read in this order it is never behind by itself.
 	f.Counter = readCounter(s.path(id, counterSuffix))
@@ -88,18 +87,18 @@ func (s *Store) bootAge(self proc.Self, r *record.Lease) (time.Duration, bool) {
 // process that holds it.
 func (s *Store) lookInside(t *proc.Table, f *verdict.LeaseFacts) {
 	path := s.path(f.ID, sectionSuffix)
-	st, err := os.Lstat(path)
+	st, err := record.StampOf(path)
 	if err != nil {
 		return
 	}
-	if f.Section = irregular(path, st); f.Section != nil {
+	f.Flock = st
+	if f.Section = irregular(path, st.Mode); f.Section != nil {
 		return
 	}
-	dev, ino, ok := record.Inode(st)
-	if !ok || !t.Flocked(ino) {
+	if st.Ino == 0 || !t.Flocked(st.Ino) {
 		return
 	}
-	holders, _ := t.FlockHolders(dev, ino)
+	holders, _ := t.FlockHolders(st.Dev, st.Ino)
 	for _, h := range holders {
 		if !h.Waiting {
 			f.Inside = append(f.Inside, h)
@@ -112,6 +111,7 @@ func readCounter(path string) verdict.Counter {
 	c := verdict.Counter{Path: path}
 	file, err := record.Read(path)
 	if err == nil {
+		c.Stamp = file.Stamp
 		c.Value, err = record.DecodeCounter(path, file.Data)
 	}
 	switch {
@@ -124,8 +124,8 @@ func readCounter(path string) verdict.Counter {
 }
 
 // irregular says what stands in the place of a flock file that is none; nil if it may be one.
-func irregular(path string, st fs.FileInfo) *record.Error {
-	if st.Mode().IsRegular() {
+func irregular(path string, mode fs.FileMode) *record.Error {
+	if mode.IsRegular() {
 		return nil
 	}
 	// Read opens nothing but a regular file, and knows the words for what else there is.

@@ -67,7 +67,7 @@ func (s *Store) tryEnter(path string, flags int) (*flock.Flock, error) {
 	// Opened without a look, a FIFO in its place would be taken for a flock file.
 	switch st, err := os.Lstat(path); {
 	case err == nil:
-		if e := irregular(path, st); e != nil {
+		if e := irregular(path, st.Mode()); e != nil {
 			return nil, e
 		}
 	case errors.Is(err, fs.ErrNotExist) && flags&os.O_CREATE != 0:

@@ -12,7 +12,7 @@ import (
 
 // A handle is an open file. Only its methods touch the system, so that tests can let them fail.
 type handle interface {
-	stat() (Stat, error)
+	stat() (Stat, Stamp, error)
 	readAt(b []byte, offset int64) (int, error) // 0 at the end of the file
 	close()
 }
@@ -41,7 +41,7 @@ func begin(path string, open func(string) (handle, error)) (handle, File, error)
 		return nil, File{}, openError(path, err)
 	}
 	f := File{Path: path}
-	if f.Stat, err = h.stat(); err != nil {
+	if f.Stat, f.Stamp, err = h.stat(); err != nil {
 		h.close()
 		return nil, File{}, denied("read", path, err)
 	}
@@ -137,10 +137,12 @@ func settle(path string, open func(string) (handle, error)) (File, bool, error) 
 		return File{}, false, err
 	}
 	defer h.close()
-	if f.Stat, err = h.stat(); err != nil {
+	before := f.Stamp
+	if f.Stat, f.Stamp, err = h.stat(); err != nil {
 		return File{}, false, denied("read", path, err)
 	}
-	if time.Since(f.Stat.ModTime) >= fresh {
+	// One that stood still between the read and the second look may have slept over a write.
+	if f.Stamp == before && time.Since(f.Stat.ModTime) >= fresh {
 		return f, true, nil
 	}
 	for range looks - 1 {

@@ -119,7 +119,7 @@ func (f *fake) open(string) (handle, error) {
 	return f, nil
 }
 
-func (f *fake) stat() (Stat, error) {
+func (f *fake) stat() (Stat, Stamp, error) {
 	size := f.size
 	if size == 0 && len(f.texts) > 0 {
 		size = int64(len(f.texts[0]))
@@ -128,7 +128,7 @@ func (f *fake) stat() (Stat, error) {
 	if len(f.errs) > 1 {
 		err = f.errs[1]
 	}
-	return Stat{Size: size, ModTime: f.mtime, Mode: f.mode}, err
+	return Stat{Size: size, ModTime: f.mtime, Mode: f.mode}, Stamp{}, err
 }
 
 func (f *fake) readAt(b []byte, offset int64) (int, error) {
@@ -239,12 +239,12 @@ type later struct {
 	stats *int
 }
 
-func (l *later) stat() (Stat, error) {
-	st, err := l.fake.stat()
+func (l *later) stat() (Stat, Stamp, error) {
+	st, stamp, err := l.fake.stat()
 	if *l.stats++; *l.stats > 1 {
 		st.ModTime = time.Now()
 	}
-	return st, err
+	return st, stamp, err
 }
 
 func TestWhatCannotBeReadIsDeniedWithItsReason(t *testing.T) {

@@ -26,10 +26,10 @@ func openFile(path string) (handle, error) {
 	return descriptor(fd), nil
 }
 
-func (d descriptor) stat() (Stat, error) {
+func (d descriptor) stat() (Stat, Stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d), &st); err != nil {
-		return Stat{}, err
+		return Stat{}, Stamp{}, err
 	}
 	return Stat{
 		Dev:     widen(st.Dev),
@@ -38,7 +38,7 @@ func (d descriptor) stat() (Stat, error) {
 		ModTime: time.Unix(st.Mtim.Unix()),
 		Mode:    fileMode(uint32(widen(st.Mode))),
 		UID:     st.Uid,
-	}, nil
+	}, stampOf(&st), nil
 }
 
 func (d descriptor) readAt(b []byte, offset int64) (int, error) {

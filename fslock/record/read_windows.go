@@ -44,19 +44,19 @@ func bare(err error) error {
 	return err
 }
 
-func (f openedFile) stat() (Stat, error) {
+func (f openedFile) stat() (Stat, Stamp, error) {
 	fi, err := f.Stat()
 	if err != nil {
-		return Stat{}, bare(err)
+		return Stat{}, Stamp{}, bare(err)
 	}
 	st := Stat{Size: fi.Size(), ModTime: fi.ModTime(), Mode: fi.Mode()}
 	var id windows.ByHandleFileInformation
 	if err := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &id); err != nil {
-		return Stat{}, err
+		return Stat{}, Stamp{}, err
 	}
 	st.Dev = uint64(id.VolumeSerialNumber)
 	st.Ino = uint64(id.FileIndexHigh)<<32 | uint64(id.FileIndexLow)
-	return st, nil
+	return st, stampOf(fi), nil
 }
 
 func (f openedFile) readAt(b []byte, offset int64) (int, error) {

@@ -60,6 +60,8 @@ type File struct {
 	Path string
 	Data []byte
 	Stat Stat
+	// Stamp is of a moment before Data was read, or of one at which it was still the same.
+	Stamp Stamp
 }
 
 // Lease is the record of an AgentMux lease, with our optional fields and whatever else stood in it.

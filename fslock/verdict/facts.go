@@ -28,6 +28,7 @@ type Seen struct {
 	Missing bool
 	Problem *record.Error // nil: a record was read, or the file is missing
 	File    record.Stat   // zero when it could not be opened
+	Stamp   record.Stamp  // likewise
 	Look    time.Time     // when it was looked at
 	Still   time.Time     // since when its bytes were watched unchanged without a gap; zero: this is the first look
 	Proc    proc.Finding  // of the process that the record names
@@ -61,6 +62,7 @@ type Counter struct {
 	Path    string
 	Missing bool
 	Problem *record.Error // it is there and cannot be used
+	Stamp   record.Stamp  // zero when it could not be read
 	Value   uint64
 }
 
@@ -72,6 +74,7 @@ type LeaseFacts struct {
 	Record        *record.Lease // nil when missing or unreadable
 	Counter       Counter
 	Section       *record.Error      // the flock file is there and cannot be used
+	Flock         record.Stamp       // of the flock file; zero: there is none, or this system tells nothing of it
 	Inside        []proc.FlockHolder // processes inside the critical section
 	BadID         string             // why no claim is granted for this id; "" when it is an id
 }
