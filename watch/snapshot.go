@@ -43,15 +43,20 @@ type Entry struct {
 	Name     string // what a person knows it by, decoded from the storage; "" when unknown
 	Checkout string // the path of what a hashed key in Path stands for; "" when unknown
 	Subject  verdict.Subject
-	Verdict  verdict.Verdict // Subject judged at Snapshot.Time; of Run without Evidence, Originals and Next, which Judge tells
-	Epoch    uint64          // leases: of the record, or of the counter when free; 0: unknown
-	Token    *verdict.Token  // locks: the token beside it
-	LockOf   string          // tokens and temps: the path of the lock they belong to
-	Raw      []byte          // the file's bytes, nil when not read
-	Waiters  []Waiter        // leases and locks: who waits for it, by pid; never changed in place
+	// Verdict is Subject judged at Snapshot.Time. Of Run it is without Evidence, Originals and Next, which Judge tells, and
+	// its Sentence may tell the age of an earlier moment: Judge tells that of any.
+	Verdict verdict.Verdict
+	Epoch   uint64         // leases: of the record, or of the counter when free; 0: unknown
+	Token   *verdict.Token // locks: the token beside it
+	LockOf  string         // tokens and temps: the path of the lock they belong to
+	Raw     []byte         // the file's bytes, nil when not read
+	Waiters []Waiter       // leases and locks: who waits for it, by pid; never changed in place
 	// Hidden: the kernel tells of an flock on the lease's flock file, and nobody can be seen who holds it: such a
 	// process is in another namespace, or /proc hides it. Inside a pid namespace the kernel may not even tell.
 	Hidden bool
+	// Unseen is since when the entry's place cannot be looked at: what is told is what was seen there last, and nobody
+	// knows what has become of it. Zero: it is as the snapshot's look found it. Only snapshots of Run have such entries.
+	Unseen time.Time
 }
 
 // How a Waiter waits.
