@@ -18,7 +18,8 @@ type Infos struct {
 const maxWorkers = 8
 
 // InspectAll looks at many locks, tokens and temps: for each what Inspect, InspectToken and InspectTemp give, with one
-// look at the process table for all. When ctx is done the lists end with what was looked at till then; each is then
+// look at the process table for all. The verdicts are without Evidence, Originals and Next, which Judge of the Facts
+// tells. When ctx is done the lists end with what was looked at till then; each is then
 // shorter than the paths that were given for it.
 func (l *Locker) InspectAll(ctx context.Context, locks, tokens, temps []string) Infos {
 	infos := Infos{
@@ -37,14 +38,7 @@ func (l *Locker) InspectAll(ctx context.Context, locks, tokens, temps []string) 
 				if i >= all {
 					return
 				}
-				switch t := i - len(locks); {
-				case t < 0:
-					infos.Locks[i] = k.lock(locks[i])
-				case t < len(tokens):
-					infos.Tokens[t] = k.token(tokens[t])
-				default:
-					infos.Temps[t-len(tokens)] = k.temp(temps[t-len(tokens)])
-				}
+				infos.glance(k, i, locks, tokens, temps)
 				if l.Looked != nil {
 					l.Looked.Add(1)
 				}
@@ -59,4 +53,23 @@ func (l *Locker) InspectAll(ctx context.Context, locks, tokens, temps []string) 
 	infos.Tokens = infos.Tokens[:min(done, len(tokens))]
 	infos.Temps = infos.Temps[:done-len(infos.Tokens)]
 	return infos
+}
+
+// glance looks at the i-th of all.
+func (infos *Infos) glance(k *look, i int, locks, tokens, temps []string) {
+	switch t := i - len(locks); {
+	case t < 0:
+		info := k.glanceAtLock(locks[i])
+		info.Verdict = info.Facts.Glance(info.Facts.Look)
+		infos.Locks[i] = info
+	case t < len(tokens):
+		info := k.glanceAtToken(tokens[t])
+		info.Verdict = info.Facts.Glance(info.Facts.Look)
+		infos.Tokens[t] = info
+	default:
+		t -= len(tokens)
+		info := k.glanceAtTemp(temps[t])
+		info.Verdict = info.Facts.Glance(info.Facts.Look)
+		infos.Temps[t] = info
+	}
 }

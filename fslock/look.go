@@ -36,6 +36,13 @@ func (l *Locker) look(table *proc.Table) *look {
 }
 
 func (k *look) lock(path string) Info {
+	info := k.glanceAtLock(path)
+	info.Verdict = info.Facts.Judge(info.Facts.Look)
+	return info
+}
+
+// glanceAtLock leaves the verdict to the caller.
+func (k *look) glanceAtLock(path string) Info {
 	f := &verdict.LockFacts{}
 	rec, raw := k.see(&f.Seen, path)
 	f.Record = rec
@@ -45,7 +52,6 @@ func (k *look) lock(path string) Info {
 		token := f.Token.Token(f.Look)
 		info.Token = &token
 	}
-	info.Verdict = f.Judge(f.Look)
 	return info
 }
 
@@ -75,9 +81,15 @@ func (k *look) beside(f *verdict.LockFacts) *verdict.TokenFacts {
 			return nil
 		}
 	}
-	t := &verdict.TokenFacts{}
 	dir, name := filepath.Split(f.Path)
-	rec, _ := k.see(&t.Seen, dir+record.TokenName(name))
+	path := dir + record.TokenName(name)
+	// Most have none.
+	if _, err := record.StampOf(path); errors.Is(err, fs.ErrNotExist) {
+		k.locker.memory.Forget(path)
+		return nil
+	}
+	t := &verdict.TokenFacts{}
+	rec, _ := k.see(&t.Seen, path)
 	// A lock's name can be so long that it can have no token.
 	if t.Missing || t.Problem != nil && errors.Is(t.Problem, syscall.ENAMETOOLONG) {
 		return nil
@@ -87,13 +99,25 @@ func (k *look) beside(f *verdict.LockFacts) *verdict.TokenFacts {
 }
 
 func (k *look) token(path string) TokenInfo {
+	info := k.glanceAtToken(path)
+	info.Verdict = info.Facts.Judge(info.Facts.Look)
+	return info
+}
+
+func (k *look) glanceAtToken(path string) TokenInfo {
 	f := &verdict.TokenFacts{}
 	rec, raw := k.see(&f.Seen, path)
 	f.Record = rec
-	return TokenInfo{Path: path, Facts: f, Token: f.Token(f.Look), Verdict: f.Judge(f.Look), Raw: raw}
+	return TokenInfo{Path: path, Facts: f, Token: f.Token(f.Look), Raw: raw}
 }
 
 func (k *look) temp(path string) TempInfo {
+	info := k.glanceAtTemp(path)
+	info.Verdict = info.Facts.Judge(info.Facts.Look)
+	return info
+}
+
+func (k *look) glanceAtTemp(path string) TempInfo {
 	f := &verdict.TempFacts{}
 	rec, raw := k.see(&f.Seen, path)
 	switch {
@@ -104,7 +128,7 @@ func (k *look) temp(path string) TempInfo {
 	case f.Problem != nil:
 		k.namedTemp(f)
 	}
-	return TempInfo{Path: path, Facts: f, Verdict: f.Judge(f.Look), Raw: raw}
+	return TempInfo{Path: path, Facts: f, Raw: raw}
 }
 
 // see reads what is at path, judges the process that its record names and takes note for the next look.
@@ -156,7 +180,7 @@ func (k *look) identify(s *verdict.Seen, r *record.Lock) {
 	if r.BootID != nil {
 		id.BootID = *r.BootID
 	}
-	if id.BootID != k.self.BootID {
+	if id.BootID != "" && id.BootID != k.self.BootID {
 		id.LocalFS = k.isLocal(s.Path) // only a record of another boot is judged by it
 	}
 	s.Proc = k.table.Judge(id)

@@ -3,6 +3,8 @@ package lease
 import (
 	"errors"
 	"io/fs"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"holdfast/fslock/proc"
@@ -10,29 +12,41 @@ import (
 	"holdfast/fslock/verdict"
 )
 
+// looking is one look at any number of leases: the same process table, asked once who we are.
+type looking struct {
+	store  *Store
+	table  *proc.Table
+	self   proc.Self
+	prefix string // of all paths
+}
+
+func (s *Store) look(t *proc.Table) *looking {
+	t = t.AsNow()
+	// What Join makes of a single name, without making it anew for each.
+	prefix := strings.TrimSuffix(filepath.Join(s.Dir, "x"), "x")
+	return &looking{store: s, table: t, self: t.Self(), prefix: prefix}
+}
+
 // gather looks at the lease file and its counter. It is what Inspect shows and what Claim decides by.
 func (s *Store) gather(t *proc.Table, id string) (*verdict.LeaseFacts, []byte) {
-	self := t.Self()
+	return s.look(t).gather(id)
+}
+
+func (k *looking) gather(id string) (*verdict.LeaseFacts, []byte) {
+	s := k.store
 	f := &verdict.LeaseFacts{
-		Seen:     verdict.Seen{Path: s.path(id, leaseSuffix), Host: self.Host, Boot: self.BootID},
+		Seen:     verdict.Seen{Path: k.prefix + id + leaseSuffix, Host: k.self.Host, Boot: k.self.BootID},
 		ID:       id,
 		BadID:    badID(id),
 		TTL:      s.ttl(),
 		Interval: s.interval(),
 	}
-	file, err := record.Read(f.Path)
+	file, rec, err := record.ReadLease(f.Path)
 	f.Look = time.Now()
 	f.File, f.Stamp, file.Path = file.Stat, file.Stamp, f.Path
 	_ = s.at("looked")
 	// After the lease: a claim raises the counter first, so read in this order it is never behind by itself.
-	f.Counter = readCounter(s.path(id, counterSuffix))
-	if err == nil {
-		var rec record.Lease
-		rec, err = record.DecodeLease(f.Path, file.Data)
-		if err == nil {
-			f.Record = &rec
-		}
-	}
+	f.Counter = readCounter(k.prefix + id + counterSuffix)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		f.Missing = true
@@ -40,31 +54,35 @@ func (s *Store) gather(t *proc.Table, id string) (*verdict.LeaseFacts, []byte) {
 		return f, nil
 	case err != nil:
 		f.Problem = problem(f.Path, err)
+	default:
+		f.Record = &rec
 	}
 	f.Still = s.memory.Still(file, f.Look)
 	if f.Record != nil {
-		s.identify(t, self, f)
+		k.identify(f)
 	}
 	return f, file.Data
 }
 
 // identify judges the process that the record names.
-func (s *Store) identify(t *proc.Table, self proc.Self, f *verdict.LeaseFacts) {
+func (k *looking) identify(f *verdict.LeaseFacts) {
 	r := f.Record
-	_, local := record.FileSystem(s.Dir)
 	id := proc.Identity{
 		PID: r.PID, Host: r.Hostname, BootID: r.Ours.KernelBootID, StartUnix: r.PIDStartS,
 		PIDNS: r.Ours.PIDNS, PidfdIno: r.Ours.PidfdIno, TimeNS: r.Ours.TimeNS,
-		LastBeat: verdict.Milli(r.RenewedAtMS), ModTime: f.File.ModTime, LocalFS: local, ZeroUnknown: true,
+		LastBeat: verdict.Milli(r.RenewedAtMS), ModTime: f.File.ModTime, ZeroUnknown: true,
+	}
+	if id.BootID != "" && id.BootID != k.self.BootID {
+		_, id.LocalFS = record.FileSystem(k.store.Dir) // only a record of another boot is judged by it
 	}
 	// Ticks are counted in the holder's time namespace: without one they compare with nothing.
 	if r.Ours.PIDStartTicks != 0 && r.Ours.TimeNS != 0 {
 		id.StartTicks = &r.Ours.PIDStartTicks
 	}
-	f.Proc = t.Judge(id)
-	f.Self = t.IsSelf(id)
-	f.Beat = verdict.Milli(r.RenewedAtMS)
-	if age, ok := s.bootAge(self, r); ok {
+	f.Proc = k.table.Judge(id)
+	f.Self = k.table.IsSelf(id)
+	f.Beat = id.LastBeat
+	if age, ok := k.store.bootAge(k.self, r); ok {
 		f.Beat, f.Booted = f.Look.Add(-age), true
 	}
 }
@@ -85,8 +103,8 @@ func (s *Store) bootAge(self proc.Self, r *record.Lease) (time.Duration, bool) {
 
 // lookInside finds what would keep a claim out of the critical section: a flock file that is none, or a stopped
 // process that holds it.
-func (s *Store) lookInside(t *proc.Table, f *verdict.LeaseFacts) {
-	path := s.path(f.ID, sectionSuffix)
+func (k *looking) lookInside(f *verdict.LeaseFacts) {
+	path := k.prefix + f.ID + sectionSuffix
 	st, err := record.StampOf(path)
 	if err != nil {
 		return
@@ -95,10 +113,10 @@ func (s *Store) lookInside(t *proc.Table, f *verdict.LeaseFacts) {
 	if f.Section = irregular(path, st.Mode); f.Section != nil {
 		return
 	}
-	if st.Ino == 0 || !t.Flocked(st.Ino) {
+	if st.Ino == 0 || !k.table.Flocked(st.Ino) {
 		return
 	}
-	holders, _ := t.FlockHolders(st.Dev, st.Ino)
+	holders, _ := k.table.FlockHolders(st.Dev, st.Ino)
 	for _, h := range holders {
 		if !h.Waiting {
 			f.Inside = append(f.Inside, h)

@@ -137,7 +137,7 @@ func (s *Store) Inspect(id string) (Info, error) {
 	if _, err := os.Stat(s.Dir); err != nil {
 		return Info{}, &IOError{Op: "inspect", ID: id, Path: s.Dir, Err: err}
 	}
-	return s.inspect(s.table(), id), nil
+	return s.inspect(id), nil
 }
 
 // Look is Inspect for the name of a lease file that somebody wrote, also one for whose id no claim is granted here. The
@@ -146,24 +146,31 @@ func (s *Store) Look(id string) (Info, error) {
 	if id == "" || filepath.Base(id) != id {
 		return Info{}, checkID("inspect", id)
 	}
-	return s.inspect(s.table(), id), nil
+	return s.inspect(id), nil
 }
 
-func (s *Store) inspect(t *proc.Table, id string) Info {
-	facts, raw := s.gather(t, id)
-	s.lookInside(t, facts)
+func (s *Store) inspect(id string) Info {
+	info := s.look(s.table()).inspect(id)
+	info.Verdict = info.Facts.Judge(info.Facts.Look)
+	return info
+}
+
+// inspect leaves the verdict to the caller.
+func (k *looking) inspect(id string) Info {
+	facts, raw := k.gather(id)
+	k.lookInside(facts)
 	info := Info{ID: id, Path: facts.Path, Facts: facts, Raw: raw, Epoch: facts.Counter.Value}
 	if facts.Record != nil && facts.Record.Epoch > 0 {
 		info.Epoch = facts.Record.Epoch
 	}
-	info.Verdict = facts.Judge(facts.Look)
 	return info
 }
 
-// List looks at every id of which a lease, a counter or a flock file is there, sorted by id. One bad entry is one
-// Info with its own reason. A missing directory is an empty list; other errors come from reading the directory.
+// List looks at every id of which a lease, a counter or a flock file is there, sorted by id, as InspectAll does. One bad
+// entry is one Info with its own reason. A missing directory is an empty list; other errors come from reading the
+// directory.
 func (s *Store) List(ctx context.Context) ([]Info, error) {
-	ids, err := s.ids()
+	ids, err := s.IDs()
 	if err != nil {
 		return nil, err
 	}
@@ -171,39 +178,41 @@ func (s *Store) List(ctx context.Context) ([]Info, error) {
 }
 
 // InspectAll looks at many leases: for each what Look gives, in the order of the ids, with one look at the process table
-// for all. Each id must be a single name of a file. The error is the context's.
+// for all. The verdicts are without Evidence, Originals and Next, which Judge of the Facts tells. Each id must be a
+// single name of a file. The error is the context's.
 func (s *Store) InspectAll(ctx context.Context, ids []string) ([]Info, error) {
-	table := s.table().Batch()
+	k := s.look(s.table().Batch())
 	infos := make([]Info, len(ids))
-	next := make(chan int)
+	var next, done atomic.Int64
 	var workers sync.WaitGroup
 	for range min(len(ids), max(4, runtime.GOMAXPROCS(0))) {
 		workers.Go(func() {
-			for i := range next {
-				infos[i] = s.inspect(table, ids[i])
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(ids) {
+					return
+				}
+				info := k.inspect(ids[i])
+				info.Verdict = info.Facts.Glance(info.Facts.Look)
+				infos[i] = info
+				done.Add(1)
 				if s.Looked != nil {
 					s.Looked.Add(1)
 				}
 			}
 		})
 	}
-	var err error
-	for i := range ids {
-		if err = ctx.Err(); err != nil {
-			break
-		}
-		next <- i
-	}
-	close(next)
 	workers.Wait()
-	if err != nil {
-		return nil, err
+	if int(done.Load()) < len(ids) {
+		return nil, ctx.Err()
 	}
 	return infos, nil
 }
 
-func (s *Store) ids() ([]string, error) {
-	entries, err := os.ReadDir(s.Dir)
+// IDs returns every id of which a lease, a counter or a flock file is there, sorted, also those for which no claim is
+// granted. A missing directory has none; other errors come from reading it.
+func (s *Store) IDs() ([]string, error) {
+	names, err := names(s.Dir)
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
@@ -211,15 +220,27 @@ func (s *Store) ids() ([]string, error) {
 		return nil, &IOError{Op: "list", Path: s.Dir, Err: err}
 	}
 	var ids []string
-	for _, e := range entries {
-		for _, suffix := range []string{leaseSuffix, counterSuffix, sectionSuffix} {
-			if id, ok := strings.CutSuffix(e.Name(), suffix); ok && id != "" && id[0] != '.' {
+	known := make(map[string]bool, len(names)/3)
+	for _, suffix := range [...]string{leaseSuffix, counterSuffix, sectionSuffix} {
+		for _, name := range names {
+			if id, ok := strings.CutSuffix(name, suffix); ok && id != "" && id[0] != '.' && !known[id] {
+				known[id] = true
 				ids = append(ids, id)
 			}
 		}
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	return ids, nil
+}
+
+// names returns what is in a directory, in no order.
+func names(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
 }
 
 // LiveHolder returns who holds the lease if that is somebody else than ownOwner, unexpired and not proven dead;

@@ -20,7 +20,16 @@ const startTolerance = 2
 // Judge says whether the holder that a record names still runs, with the evidence for every check that was made or
 // skipped. Dead is a proof at the moment of the call; Alive can be outdated when it is read; Unknown carries a
 // reason in Why. The identity comes from a file that anybody may have written: the answer is as true as the record.
+//
+// The findings of a Batch may share their Checks: they are not to be changed.
 func (t *Table) Judge(id Identity) Finding {
+	if t.memo != nil {
+		return t.memo.judge(t, id)
+	}
+	return t.inquire(id).f
+}
+
+func (t *Table) inquire(id Identity) *inquiry {
 	q := &inquiry{t: t, id: id, self: t.Self()}
 	if !id.Brief {
 		q.f.Checks = make([]Check, 0, 9)
@@ -31,7 +40,7 @@ func (t *Table) Judge(id Identity) Finding {
 	if q.host && !id.Brief {
 		q.under()
 	}
-	return q.f
+	return q
 }
 
 // under fills in what the originals would see. They know neither boots nor namespaces, so neither is asked here.
@@ -62,6 +71,9 @@ type inquiry struct {
 	reaped  bool   // pidfs says that the holder is gone
 	doubt   bool   // a process in a nested pid namespace may be the holder
 	missing string // why more such processes may exist than are seen
+
+	since time.Time // the finding is that of every last beat from here on; zero: of any
+	alone bool      // it is that of this very last beat
 }
 
 // recorded looks at the recorded pid, once.
@@ -338,7 +350,7 @@ func (q *inquiry) compareStart(name string, l Look) match {
 		return same
 	}
 	q.saw(name, Neither, "%d s, recorded is %d s", started, q.id.StartUnix)
-	if !q.id.LastBeat.IsZero() && l.Started.After(q.id.LastBeat) {
+	if q.younger(l) {
 		q.heartbeat(l, ForDead)
 		return different
 	}
@@ -350,12 +362,26 @@ func (q *inquiry) compareStart(name string, l Look) match {
 func (q *inquiry) heartbeat(l Look, speaks Speaks) {
 	switch {
 	case l.Started.IsZero() || q.id.LastBeat.IsZero():
+		q.alone = q.alone || q.id.LastBeat.IsZero()
 		q.skip("heartbeat", "its time or that of the process is not known")
-	case l.Started.After(q.id.LastBeat):
+	case q.younger(l):
 		q.saw("heartbeat", speaks, "the process started %s after it", rough(l.Started.Sub(q.id.LastBeat)))
 	default:
 		q.saw("heartbeat", speaks, "the process was there before it")
 	}
+}
+
+// younger reports whether the process started after the last heartbeat, of which the time is known, and notes for which
+// other heartbeats the same would have been found.
+func (q *inquiry) younger(l Look) bool {
+	if q.id.LastBeat.IsZero() || l.Started.After(q.id.LastBeat) {
+		q.alone = true
+		return !q.id.LastBeat.IsZero()
+	}
+	if l.Started.After(q.since) {
+		q.since = l.Started
+	}
+	return false
 }
 
 func rough(d time.Duration) string {

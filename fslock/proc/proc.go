@@ -124,13 +124,13 @@ type Under struct {
 // Finding is what Judge found, with its evidence.
 type Finding struct {
 	Answer    Liveness
-	Cause     Cause     // for Dead only
 	Machine   Machine   // which machine the record names
-	Why       string    // for Unknown: one phrase, "another pid namespace", "processes are hidden here", ...
-	PID       int       // the pid under which the holder is seen from here; 0: not seen
 	Condition Condition // for Alive only
 	Legacy    bool      // alive by pid alone
 	ClockStep bool      // alive, but its recorded start time was moved by a clock step
+	Cause     Cause     // for Dead only
+	Why       string    // for Unknown: one phrase, "another pid namespace", "processes are hidden here", ...
+	PID       int       // the pid under which the holder is seen from here; 0: not seen
 	Occupant  Process   // the process that has the recorded pid now, if any
 	Parent    Process   // for a zombie: who has not reaped it
 	Under     Under     // filled only where the record's host name is ours

@@ -186,6 +186,22 @@ func TestDeadNeedsAProof(t *testing.T) {
 	})
 }
 
+// Many records name one process, and differ in when it was last heard of.
+func TestBatchJudgesEveryBeatAsIfAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, id := drawMachine(t), drawIdentity(t)
+		batch := proctest.Table(m).Batch()
+		for range 6 {
+			other := drawIdentity(t)
+			id.LastBeat, id.ModTime, id.LocalFS = other.LastBeat, other.ModTime, other.LocalFS
+			id.Brief = rapid.Bool().Draw(t, "brief")
+			if f, g := proctest.Table(m).Judge(id), batch.Judge(id); !reflect.DeepEqual(f, g) {
+				t.Fatalf("in a batch %+v, alone %+v, of %+v", g, f, id)
+			}
+		}
+	})
+}
+
 // world is a machine as nobody sees it: pid namespaces below one another, time namespaces, and processes that each
 // record themselves truthfully.
 type world struct {

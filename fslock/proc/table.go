@@ -27,10 +27,13 @@ type memo struct {
 	nested func() nestedView
 	files  func() filesView
 	locks  func() ([]FileLock, error)
+	flocks func() map[uint64]bool // by inode
+	boot   func() time.Time
 
 	mu     sync.Mutex
 	looks  map[int]func() sight
 	frozen map[int]bool
+	judged map[question]judgement
 }
 
 type nestedView struct {
@@ -58,6 +61,7 @@ func NewTable(src Source) *Table { return &Table{src: src} }
 // /proc is searched at most once. It serves one look over many records and goes stale after it.
 func (t *Table) Batch() *Table {
 	src := t.src
+	locks := sync.OnceValues(src.Locks)
 	return &Table{src: src, memo: &memo{
 		self: sync.OnceValue(src.Self),
 		nested: sync.OnceValue(func() nestedView {
@@ -68,9 +72,19 @@ func (t *Table) Batch() *Table {
 			files, denied, complete := src.OpenFiles()
 			return filesView{files, denied, complete}
 		}),
-		locks:  sync.OnceValues(src.Locks),
+		locks: locks,
+		flocks: sync.OnceValue(func() map[uint64]bool {
+			all, _ := locks()
+			inodes := make(map[uint64]bool, len(all))
+			for _, l := range all {
+				inodes[l.Ino] = true
+			}
+			return inodes
+		}),
+		boot:   sync.OnceValue(src.BootTime),
 		looks:  make(map[int]func() sight),
 		frozen: make(map[int]bool),
+		judged: make(map[question]judgement),
 	}}
 }
 
@@ -95,7 +109,12 @@ func (t *Table) AsNow() *Table {
 }
 
 // BootTime returns when this machine booted by its present wall clock, in whole seconds; zero when unknown.
-func (t *Table) BootTime() time.Time { return t.src.BootTime() }
+func (t *Table) BootTime() time.Time {
+	if t.memo != nil {
+		return t.memo.boot()
+	}
+	return t.src.BootTime()
+}
 
 // IsSelf says whether the record's process is this very one: same pid, this machine, same start, and the same pid
 // namespace and pidfd where they are recorded. It is false when neither a start nor a boot id is recorded. With a
@@ -152,7 +171,10 @@ func (t *Table) Describe(pid int) (Details, error) {
 // costs one read of that list where FlockHolders looks at every descriptor of every process. Inside a pid namespace the
 // list leaves out a lock whose taker has died.
 func (t *Table) Flocked(ino uint64) bool {
-	locks, _ := t.fileLocks()
+	if t.memo != nil {
+		return t.memo.flocks()[ino]
+	}
+	locks, _ := t.src.Locks()
 	return slices.ContainsFunc(locks, func(l FileLock) bool { return l.Ino == ino })
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -15,9 +16,14 @@ import (
 // DecodeLease reads a lease as strictly as AgentMux does, but for the array form, ill-encoded unknown keys and
 // very deep nesting, which nobody writes and which are malformed here. The error is an *Error with Op "parse".
 func DecodeLease(path string, data []byte) (Lease, error) {
+	return decodeLease(path, data, string(data))
+}
+
+// decodeLease takes the data as text, too: the record's strings are parts of that.
+func decodeLease(path string, data []byte, text string) (Lease, error) {
 	var l Lease
 	f := l.fields()
-	extra, err := decode(path, data, f[:], true)
+	extra, err := decode(path, data, text, f[:], true)
 	if err != nil {
 		return Lease{}, err
 	}
@@ -28,10 +34,13 @@ func DecodeLease(path string, data []byte) (Lease, error) {
 
 // DecodeLock reads a lock or a token as strictly as AFT does, with the same exceptions as DecodeLease. The
 // error is an *Error with Op "parse". The values in Extra are compact, so that the record stays on one line.
-func DecodeLock(path string, data []byte) (Lock, error) {
+func DecodeLock(path string, data []byte) (Lock, error) { return decodeLock(path, data, string(data)) }
+
+// decodeLock is to DecodeLock what decodeLease is to DecodeLease.
+func decodeLock(path string, data []byte, text string) (Lock, error) {
 	var l Lock
 	f := l.fields()
-	extra, err := decode(path, data, f[:], false)
+	extra, err := decode(path, data, text, f[:], false)
 	if err != nil {
 		return Lock{}, err
 	}
@@ -83,12 +92,15 @@ func hollow(path string, data []byte) *Error {
 	return e
 }
 
-// decode fills the fields from the one JSON object that data is, and returns its unknown keys. Pretty says that
-// a writer of such records may put white space before the first key.
+// alias returns data as a string that is no copy. It changes with data, which therefore nobody may change.
+func alias(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
+
+// decode fills the fields from the one JSON object that data is, and returns its unknown keys. Whole is data as text, of
+// which the fields become parts. Pretty says that a writer of such records may put white space before the first key.
 //
 // The library alone judges the syntax; the walk afterwards relies on that and looks only at what the library
 // does not know: which keys there are and what they take.
-func decode(path string, data []byte, fields []field, pretty bool) ([]Extra, error) {
+func decode(path string, data []byte, whole string, fields []field, pretty bool) ([]Extra, error) {
 	text := data
 	if n := len(data); n > 0 && data[n-1] == 0 {
 		// A power cut leaves what was not written yet as NUL bytes: the text before them decides.
@@ -100,7 +112,7 @@ func decode(path string, data []byte, fields []field, pretty bool) ([]Extra, err
 	if !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) {
 		return nil, explain(path, text, fields, pretty)
 	}
-	w := newWalk(path, text)
+	w := newWalk(path, whole[:len(text)])
 	if err := w.object(fields); err != nil {
 		return nil, err
 	}
@@ -137,7 +149,7 @@ func explain(path string, data []byte, fields []field, pretty bool) *Error {
 	}
 
 	// Something before the end of the good part may be wrong in its own way, and then comes first.
-	w := newWalk(path, data[:end])
+	w := newWalk(path, string(data[:end]))
 	wrong := w.object(fields)
 	switch {
 	case wrong != nil && !w.cut:
@@ -166,8 +178,7 @@ type walk struct {
 	cut   bool // text ended before the object did
 }
 
-func newWalk(path string, data []byte) walk {
-	text := string(data)
+func newWalk(path, text string) walk {
 	return walk{path: path, text: text, bare: strings.IndexByte(text, '\\') < 0}
 }
 

@@ -86,6 +86,17 @@ const (
 	pause = time.Millisecond       // between two looks
 )
 
+// ReadLease is Read and DecodeLease in one. The record's strings are parts of the file's Data, which must not be changed.
+// The file is returned with an error of DecodeLease, too.
+func ReadLease(path string) (File, Lease, error) {
+	f, err := Read(path)
+	if err != nil {
+		return File{}, Lease{}, err
+	}
+	l, err := decodeLease(path, f.Data, alias(f.Data))
+	return f, l, err
+}
+
 // ReadStable is Read for locks and tokens, whose holders rewrite them in place: what it returns was in the file
 // as a whole. A file that was written less than 100 ms ago is read until two reads agree; one that
 // is no lock is looked at again after a millisecond, until two looks agree; four times at most. A file that
@@ -98,7 +109,8 @@ func ReadStable(path string) (File, error) {
 	return f, err
 }
 
-// ReadLock is ReadStable and DecodeLock in one. The file is returned with an error of DecodeLock, too.
+// ReadLock is ReadStable and DecodeLock in one. The record's strings are parts of the file's Data, which must not be
+// changed. The file is returned with an error of DecodeLock, too.
 func ReadLock(path string) (File, Lock, error) {
 	f, l, malformed, err := readLock(path, openFile)
 	if err == nil {
@@ -117,7 +129,7 @@ func readLock(path string, open func(string) (handle, error)) (f File, l Lock, m
 		if f, steady, err = settle(path, open); err != nil {
 			return File{}, Lock{}, nil, err
 		}
-		l, malformed = DecodeLock(path, f.Data)
+		l, malformed = decodeLock(path, f.Data, alias(f.Data))
 		if steady && malformed == nil || look > 0 && malformed != nil && bytes.Equal(f.Data, before) {
 			return f, l, malformed, nil
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -328,5 +329,53 @@ func TestReadersOfABeatingLockSeeNothingThatNobodyWrote(t *testing.T) {
 	stop.Store(true)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A reader that was suspended between its two looks sees an old mtime both times.
+func TestWriteBehindASuspendedReaderIsSeen(t *testing.T) {
+	for moved, want := range map[bool]string{false: mix, true: beat2} {
+		f := newFake(mix, beat2, beat2)
+		f.mtime = time.Now().Add(-time.Minute)
+		stats := 0
+		got, err := func() (File, error) {
+			f, _, _, err := readLock("x", func(string) (handle, error) { return &touched{f, &stats, moved}, nil })
+			return f, err
+		}()
+		if err != nil || string(got.Data) != want || stats < 2 {
+			t.Errorf("stamp moved %v: %q, %v after %d looks; want %q", moved, got.Data, err, stats, want)
+		}
+	}
+}
+
+// touched is a file that somebody wrote between the first read and the second stat.
+type touched struct {
+	*fake
+	stats *int
+	moved bool
+}
+
+func (h *touched) stat() (Stat, Stamp, error) {
+	st, stamp, err := h.fake.stat()
+	if *h.stats++; h.moved {
+		stamp.changed = int64(min(*h.stats, 2))
+	}
+	return st, stamp, err
+}
+
+func TestLeaseIsReadWithItsRecord(t *testing.T) {
+	dir, data := t.TempDir(), load(t, "leases", "agent-1.lease.json")
+	path := write(t, filepath.Join(dir, "a.lease.json"), data)
+	f, l, err := ReadLease(path)
+	if want := mustLease(t, data); err != nil || !reflect.DeepEqual(l, want) || !bytes.Equal(f.Data, data) {
+		t.Errorf("read %+v, %v; want %+v", l, err, want)
+	}
+	f, l, err = ReadLease(write(t, path, []byte("{\x00")))
+	isError(t, err, Malformed, "")
+	if string(f.Data) != "{\x00" || !reflect.DeepEqual(l, Lease{}) {
+		t.Errorf("%q, %+v", f.Data, l)
+	}
+	if f, _, err = ReadLease(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || f.Data != nil {
+		t.Errorf("missing: %+v, %v", f, err)
 	}
 }

@@ -25,18 +25,18 @@ const (
 // Seen is what a look found at a path; all kinds of entries share it.
 type Seen struct {
 	Path    string
-	Missing bool
 	Problem *record.Error // nil: a record was read, or the file is missing
 	File    record.Stat   // zero when it could not be opened
 	Stamp   record.Stamp  // likewise
 	Look    time.Time     // when it was looked at
 	Still   time.Time     // since when its bytes were watched unchanged without a gap; zero: this is the first look
 	Proc    proc.Finding  // of the process that the record names
-	Self    bool          // that process is this one
 	Beat    time.Time     // last renewal or heartbeat; by the boot-time clock where that counts
-	Booted  bool          // Beat was taken from the boot-time clock
 	Host    string        // this machine's host name, as gethostname says it
 	Boot    string        // this machine's boot id; "" when unreadable
+	Missing bool
+	Self    bool // the process that the record names is this one
+	Booted  bool // Beat was taken from the boot-time clock
 }
 
 // still is since when at the latest the file is known not to have changed, were stamp true. A stamp in the future,

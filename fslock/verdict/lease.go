@@ -42,7 +42,6 @@ func (f *LeaseFacts) decide(now time.Time) Verdict {
 	age := Age(f.Beat, now)
 	expired := now.After(expires)
 	stopped := f.Proc.Condition != proc.Running
-	who := f.who()
 
 	switch {
 	case f.Problem != nil:
@@ -69,7 +68,7 @@ func (f *LeaseFacts) decide(now time.Time) Verdict {
 		}
 	case f.proven() && stopped:
 		v.State = Stopped
-		v.Sentence = fmt.Sprintf("%s is %s; the lease runs out in %s.%s", who, conditionWord(f.Proc.Condition),
+		v.Sentence = fmt.Sprintf("%s is %s; the lease runs out in %s.%s", f.who(), conditionWord(f.Proc.Condition),
 			left(expires, now), contHint(f.Proc))
 		v.Next = append(v.Next, contNext(f.Proc)...)
 	case f.proven() && age > f.lateAfter():
@@ -77,8 +76,9 @@ func (f *LeaseFacts) decide(now time.Time) Verdict {
 		v.Sentence = fmt.Sprintf("Renewal is %s overdue; free in %s if it does not come.", ago(max(0, age-f.Interval)), left(expires, now))
 	case f.proven():
 		v.State = Live
-		v.Sentence = fmt.Sprintf("Held. %s runs and renewed %s ago; free when it releases, dies, or stops renewing (%s).",
-			who, ago(age), ago(f.TTL))
+		// Said of nearly all: Sprintf would take as long as all else here.
+		v.Sentence = "Held. " + f.who() + " runs and renewed " + ago(age) + " ago; free when it releases, dies, or stops renewing (" +
+			ago(f.TTL) + ")."
 	case f.Proc.Machine == proc.Elsewhere:
 		v.State = Remote
 		v.Sentence = fmt.Sprintf("Held on %s; its process cannot be checked from here. Renewed %s ago; free in %s if not renewed.",

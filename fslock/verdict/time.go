@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -26,7 +27,7 @@ const clockSlack = 2 * time.Second
 
 // wrongClock tells which of the stamps cannot be right at now, or "".
 func wrongClock(now, acquired, renewed time.Time) string {
-	oldest := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	oldest := time.Unix(946_684_800, 0) // 2000-01-01
 	switch {
 	case renewed.Sub(now) > clockSlack:
 		return "its last beat is " + ago(renewed.Sub(now)) + " in the future"
@@ -44,8 +45,8 @@ func wrongClock(now, acquired, renewed time.Time) string {
 func ago(d time.Duration) string {
 	s := int64(max(0, d) / time.Second)
 	switch {
-	case s < 120:
-		return fmt.Sprintf("%ds", s)
+	case s < 120: // most there are
+		return strconv.FormatInt(s, 10) + "s"
 	case s < 2*3600:
 		return fmt.Sprintf("%dm %ds", s/60, s%60)
 	case s < 2*86400:

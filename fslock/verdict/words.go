@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func holderName(recorded uint32, f proc.Finding) string {
 	if f.PID != 0 && f.PID != int(recorded) {
 		return fmt.Sprintf("pid %d (%d in its own namespace)", f.PID, recorded)
 	}
-	return fmt.Sprintf("pid %d", recorded)
+	return "pid " + strconv.FormatUint(uint64(recorded), 10)
 }
 
 func hostName(host string) string {
