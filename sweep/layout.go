@@ -84,6 +84,7 @@ const (
 	epochSuffix = ".epoch"
 	lockSuffix  = ".lock"
 	leaseLock   = ".lease"
+	reclaim     = ".reclaim"
 	rootLock    = "trusted-filter-projects.json.lock"
 )
 
@@ -176,6 +177,9 @@ func LeaseOf(path string) (id string, ok bool) {
 	return id, true
 }
 
+// LeasePath is the path of the record of a lease.
+func LeasePath(dir, id string) string { return filepath.Join(dir, id+leaseSuffix) }
+
 // isLeaseDir reports whether dir is one of leases: by its name, or by a lease or a counter in it.
 func isLeaseDir(dir string) bool {
 	return filepath.Base(dir) == leaseFolders[0][0] || holds(dir, isLeaseOrCounter)
@@ -232,7 +236,7 @@ func isLockName(name string) bool {
 
 // tokenOf returns the name of the lock that a file of that name is a reclaim token of.
 func tokenOf(name string) (lock string, ok bool) {
-	lock, ok = strings.CutSuffix(name, ".reclaim")
+	lock, ok = strings.CutSuffix(name, reclaim)
 	if !ok || len(lock) < 2 || lock[0] != '.' || !isLockName(lock[1:]) {
 		return "", false
 	}

@@ -28,10 +28,13 @@ const (
 // Found is what lies below a root. All paths are absolute, sorted, each once.
 type Found struct {
 	// Locks are the files that are locks by their place and name, and the names of locks that are missing while
-	// their token or temp is there. Leases are not among them: package lease lists those.
+	// their token or temp is there. Leases are not among them.
 	Locks  []string
 	Tokens []string
 	Temps  []string
+	// Leases are the records of the leases of which the record, the counter or the flock file is there, in the
+	// directories that hold leases: of a root that is a file, none.
+	Leases []string
 	// Dirs are what a watcher has to watch: every directory that was listed, and those in which a session's folder of
 	// locks, or a harness's backups, would be made (at most 1024).
 	Dirs   []string
@@ -159,6 +162,7 @@ func (f *Found) add(other *Found) {
 	f.Locks = append(f.Locks, other.Locks...)
 	f.Tokens = append(f.Tokens, other.Tokens...)
 	f.Temps = append(f.Temps, other.Temps...)
+	f.Leases = append(f.Leases, other.Leases...)
 	f.Dirs = append(f.Dirs, other.Dirs...)
 	f.Errors = append(f.Errors, other.Errors...)
 }
@@ -166,7 +170,7 @@ func (f *Found) add(other *Found) {
 // result makes the order that of the names, whatever worker was first.
 func (w *walker) result() Found {
 	f := w.found
-	for _, paths := range [...]*[]string{&f.Locks, &f.Tokens, &f.Temps, &f.Dirs} {
+	for _, paths := range [...]*[]string{&f.Locks, &f.Tokens, &f.Temps, &f.Leases, &f.Dirs} {
 		slices.Sort(*paths)
 		*paths = slices.Compact(*paths)
 	}
@@ -224,11 +228,15 @@ func (w *walker) list(ctx context.Context, p place) ([]fs.DirEntry, error) {
 	if p.rule == watchRule {
 		return all, nil
 	}
+	read := f.ReadDir
+	if p.depth == 0 && p.rule != storageRule && p.rule != backupsRule {
+		read = func(n int) ([]fs.DirEntry, error) { return namesOnly(f, n) }
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return all, err
 		}
-		entries, err := f.ReadDir(chunk)
+		entries, err := read(chunk)
 		left := w.left.Add(-int64(len(entries)))
 		// A directory that ends here was read whole, however far others have gone over the limit meanwhile.
 		if left < 0 && len(entries) > 0 {
@@ -242,6 +250,24 @@ func (w *walker) list(ctx context.Context, p place) ([]fs.DirEntry, error) {
 			return all, err
 		}
 	}
+}
+
+// name is an entry of a directory below which nothing is walked: of what kind it is nobody asks.
+type name string
+
+func (n name) Name() string             { return string(n) }
+func (name) IsDir() bool                { return false }
+func (name) Type() fs.FileMode          { return fs.ModeIrregular }
+func (name) Info() (fs.FileInfo, error) { return nil, fs.ErrInvalid }
+
+// namesOnly is ReadDir at half its price.
+func namesOnly(f *os.File, n int) ([]fs.DirEntry, error) {
+	names, err := f.Readdirnames(n)
+	entries := make([]fs.DirEntry, len(names))
+	for i, s := range names {
+		entries[i] = name(s)
+	}
+	return entries, err
 }
 
 // isMissing reports whether a directory is not there: it never was, it went since its parent was listed, or a link
@@ -290,7 +316,8 @@ func storage(p place, entries []fs.DirEntry, found *Found) []place {
 // sift tells locks, tokens and temps from all else in a directory, and returns its sub-directories where they count.
 func sift(p place, entries []fs.DirEntry, found *Found) []place {
 	var more []place
-	var locks, withToken, withTemp, leases []string // names of locks, of the locks of tokens and temps; ids of leases
+	var locks, withToken, withTemp []string // names of locks, of the locks of tokens and temps
+	ids := make(map[string]bool)            // of leases
 	prefix := strings.TrimSuffix(p.dir, string(filepath.Separator)) + string(filepath.Separator)
 	join := func(name string) string { return prefix + name } // both are clean: filepath.Join would check again
 	for _, e := range entries {
@@ -301,22 +328,28 @@ func sift(p place, entries []fs.DirEntry, found *Found) []place {
 		if e.IsDir() && p.depth > 0 {
 			more = append(more, place{dir: join(name), rule: p.rule, depth: p.depth - 1})
 		}
-		if lock, ok := tokenOf(name); ok {
-			found.Tokens = append(found.Tokens, join(name))
-			withToken = append(withToken, lock)
-		} else if lock, ok := tempOf(name); ok {
-			found.Temps = append(found.Temps, join(name))
-			withTemp = append(withTemp, lock)
-		} else if isLockName(name) {
+		if strings.HasPrefix(name, ".") {
+			if lock, ok := tokenOf(name); ok {
+				found.Tokens = append(found.Tokens, join(name))
+				withToken = append(withToken, lock)
+				continue
+			}
+			if lock, ok := tempOf(name); ok {
+				found.Temps = append(found.Temps, join(name))
+				withTemp = append(withTemp, lock)
+				continue
+			}
+		}
+		if isLockName(name) {
 			locks = append(locks, name)
 		} else if id, ok := strings.CutSuffix(name, leaseSuffix); ok {
-			leases = append(leases, id)
+			ids[id] = true
 		} else if id, ok := strings.CutSuffix(name, epochSuffix); ok {
-			leases = append(leases, id)
+			ids[id] = true
 		}
 	}
 
-	ids, beside := set(leases), set(withToken)
+	beside := set(withToken)
 	isLock := func(name string) bool {
 		id, flock := strings.CutSuffix(name, lockSuffix)
 		flock = flock && (p.rule == leaseRule || ids[id])
@@ -332,6 +365,18 @@ func sift(p place, entries []fs.DirEntry, found *Found) []place {
 		for _, name := range missing {
 			if isLock(name) && !there[name] {
 				found.Locks = append(found.Locks, join(name))
+			}
+		}
+	}
+	if p.rule == leaseRule {
+		for _, name := range locks {
+			if id, flock := strings.CutSuffix(name, lockSuffix); flock {
+				ids[id] = true
+			}
+		}
+		for id := range ids {
+			if id != "" && id[0] != '.' {
+				found.Leases = append(found.Leases, prefix+id+leaseSuffix)
 			}
 		}
 	}

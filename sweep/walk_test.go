@@ -316,3 +316,27 @@ func BenchmarkFind(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/walk")
 }
+
+func TestLeasesAreFoundByAnyOfTheirFiles(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "leases")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"c.lease.json", "c.epoch", "c.lock", "a.epoch", "b.lock", ".hidden.lease.json", ".lease.json", "notes.txt",
+		".registry-tmp-AbCdEf.json",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	layout, err := Recognise(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{LeasePath(dir, "a"), LeasePath(dir, "b"), LeasePath(dir, "c")}
+	if found := layout.Find(t.Context()); !slices.Equal(found.Leases, want) || len(found.Locks) != 0 {
+		t.Errorf("leases %q, locks %q; want %q", found.Leases, found.Locks, want)
+	}
+}
