@@ -50,26 +50,18 @@ func Diff(older, newer *Snapshot) []Change {
 		newer = &Snapshot{Time: older.Time}
 	}
 	changes := append(diffRoots(older, newer), diffErrors(older, newer)...)
-	before := make(map[key]*Entry, len(older.Entries))
-	for i := range older.Entries {
-		before[keyOf(older.Entries[i])] = older.Entries[i]
-	}
-	for _, e := range newer.Entries {
-		k := keyOf(e)
-		was := before[k]
-		delete(before, k)
-		if event := eventOf(was, e); event != "" {
-			changes = append(changes, changeOf(newer.Time, event, was, e))
+	differing(older.Entries, newer.Entries, func(was, e *Entry) {
+		switch {
+		case e != nil:
+			if event := eventOf(was, e); event != "" {
+				changes = append(changes, changeOf(newer.Time, event, was, e))
+			}
+		case !outOfSight(newer.Errors, was.Path):
+			c := changeOf(newer.Time, Gone, was, was)
+			c.To, c.Cause, c.Sentence = 0, "", goneSentence(was)
+			changes = append(changes, c)
 		}
-	}
-	for _, e := range older.Entries {
-		if before[keyOf(e)] != e || outOfSight(newer.Errors, e.Path) {
-			continue
-		}
-		c := changeOf(newer.Time, Gone, e, e)
-		c.To, c.Cause, c.Sentence = 0, "", goneSentence(e)
-		changes = append(changes, c)
-	}
+	})
 	return changes
 }
 
@@ -174,6 +166,10 @@ func sameContent(a, b *Entry) bool {
 	return bytes.Equal(a.Raw, b.Raw) && (a.Raw == nil) == (b.Raw == nil)
 }
 
+func sameErrors(a, b []EntryError) bool {
+	return slices.EqualFunc(a, b, func(x, y EntryError) bool { return x.Path == y.Path && x.Err.Error() == y.Err.Error() })
+}
+
 // same reports whether b says nothing that a did not say: content, judgement, who waits, errors and how roots are
 // watched.
 func same(a, b *Snapshot) bool {
@@ -181,24 +177,10 @@ func same(a, b *Snapshot) bool {
 		slices.EqualFunc(a.Entries, b.Entries, sameEntry)
 }
 
-// sameLook is same for two looks at a root.
-func sameLook(a, b *rootLook) bool {
-	return a.root == b.root && slices.Equal(a.leaseDirs, b.leaseDirs) && sameErrors(a.errors, b.errors) &&
-		sameEntries(a.entries, b.entries)
-}
-
-func sameErrors(a, b []EntryError) bool {
-	return slices.EqualFunc(a, b, func(x, y EntryError) bool { return x.Path == y.Path && x.Err.Error() == y.Err.Error() })
-}
-
 // sameEntry reports whether two looks at one entry say the same.
 func sameEntry(a, b *Entry) bool {
-	return a == b || keyOf(a) == keyOf(b) && a.Root == b.Root && a.Name == b.Name && sameContent(a, b) &&
-		sameJudgement(a, b, true) && sameWaiters(a, b)
-}
-
-func sameEntries(a, b []Entry) bool {
-	return slices.EqualFunc(a, b, func(x, y Entry) bool { return sameEntry(&x, &y) })
+	return a == b || keyOf(a) == keyOf(b) && a.Root == b.Root && a.Name == b.Name && a.Unseen.Equal(b.Unseen) &&
+		sameContent(a, b) && sameJudgement(a, b, true) && sameWaiters(a, b)
 }
 
 func goneSentence(e *Entry) string {

@@ -266,7 +266,7 @@ func TestDiffTellsExactlyWhatDiffers(t *testing.T) {
 
 func TestSubjectsOfAnotherMakeAreLeftAlone(t *testing.T) {
 	e := Entry{Kind: Lock, Subject: made{}}
-	if _, held := holderSeen(&e); held || ahead(&e) || !ripe(&e).IsZero() || !e.Beat().IsZero() {
+	if agrees := agrees(nil, nil, e.Seen(), 9); !agrees || recorded(e.Subject) != 0 || ahead(&e) || !ripe(&e).IsZero() || !e.Beat().IsZero() {
 		t.Error("something was read out of it")
 	}
 	for _, s := range []verdict.Subject{&verdict.LeaseFacts{}, &verdict.LockFacts{}, &verdict.TokenFacts{}, &verdict.TempFacts{}} {
@@ -277,8 +277,12 @@ func TestSubjectsOfAnotherMakeAreLeftAlone(t *testing.T) {
 	// A zombie that cannot be seen is known by the pid that its record names.
 	zombie := &verdict.LockFacts{Record: &record.Lock{PID: 9}}
 	zombie.Proc = proc.Finding{Answer: proc.Dead, Cause: proc.Zombie}
-	if h, held := holderSeen(&Entry{Kind: Lock, Subject: zombie}); !held || h.pid != 9 {
-		t.Errorf("got %+v, %v", h, held)
+	seen := map[int]proc.Glimpse{9: {Exists: true, Seen: true, Exited: true}}
+	if !agrees(nil, seen, &zombie.Seen, recorded(zombie)) {
+		t.Error("a zombie is taken for something else")
+	}
+	if seen[9] = (proc.Glimpse{}); agrees(nil, seen, &zombie.Seen, recorded(zombie)) {
+		t.Error("its end is not seen")
 	}
 }
 

@@ -74,13 +74,13 @@ func reasonOf(err error) string {
 // follow makes the source tell of the directories of the i-th root and of no others. It reports whether a
 // directory is watched only now: what changed in it before may not have been seen.
 func (e *engine) follow(i int) (more bool) {
-	look, r := e.looks[i], &e.roots[i]
-	wanted := make(map[string]bool, len(look.dirs))
+	r := e.roots[i]
+	wanted := func(dir string) bool { return false }
 	r.refused = nil
-	if e.source != nil && look.place != (place{}) && look.root.Local {
-		for _, dir := range look.dirs {
-			wanted[dir] = true
-			added, err := e.add(i, dir)
+	if e.source != nil && r.place != (place{}) && r.root.Local {
+		wanted = func(dir string) bool { _, ok := r.dirs[dir]; return ok }
+		for dir, f := range r.dirs {
+			added, err := e.add(i, dir, f.place)
 			more = more || added
 			if err != nil {
 				r.refused = err
@@ -94,9 +94,8 @@ func (e *engine) follow(i int) (more bool) {
 
 // add makes the source tell of a directory of the i-th root. The error says why it cannot; a directory that went,
 // or whose look said already that it cannot be read, is none.
-func (e *engine) add(i int, dir string) (added bool, err error) {
-	p, err := placeOf(dir)
-	if err != nil {
+func (e *engine) add(i int, dir string, p place) (added bool, err error) {
+	if p == (place{}) {
 		return false, nil
 	}
 	old := e.dirs[dir]
@@ -129,11 +128,11 @@ func (e *engine) add(i int, dir string) (added bool, err error) {
 
 // tellMode tells how the i-th root is watched, and why not by the kernel.
 func (e *engine) tellMode(i int) {
-	look, r := e.looks[i], &e.roots[i]
-	root := &look.root
-	poll := func(reason string) { root.Watch, root.Every, root.Reason = pollMode, pollGap, reason }
+	r := e.roots[i]
+	root := &r.root
+	poll := func(reason string) { root.Watch, root.Every, root.Reason = pollMode, max(pollGap, r.every), reason }
 	switch {
-	case look.place == place{}:
+	case r.place == place{}:
 		root.Watch = noMode
 	case !root.Local:
 		poll(fmt.Sprintf("changes on %s are not all told by the kernel", cmp.Or(root.FS, "this file system")))
@@ -141,7 +140,7 @@ func (e *engine) tellMode(i int) {
 		poll(reasonOf(e.noSource))
 	case r.refused != nil:
 		poll(reasonOf(r.refused))
-	case r.deaf:
+	case !r.deafAt.IsZero():
 		poll("changes were found that the kernel did not tell of")
 	default:
 		root.Watch, root.Every, root.Reason = eventMode, 0, ""
@@ -149,9 +148,9 @@ func (e *engine) tellMode(i int) {
 }
 
 // unfollow drops the directories of the i-th root but for those that are wanted.
-func (e *engine) unfollow(i int, wanted map[string]bool) {
+func (e *engine) unfollow(i int, wanted func(dir string) bool) {
 	for dir, d := range e.dirs {
-		if wanted[dir] || !d.drop(i) || len(d.roots) > 0 {
+		if wanted(dir) || !d.drop(i) || len(d.roots) > 0 {
 			continue
 		}
 		delete(e.dirs, dir)
@@ -177,8 +176,7 @@ func (d *watched) drop(root int) bool {
 	return true
 }
 
-// hear takes note of an event: which roots must be looked at again. Events are hints; what they say is not
-// believed.
+// hear takes note of an event: what must be looked at again. Events are hints; what they say is not believed.
 func (e *engine) hear(ev fsnotify.Event) {
 	now := time.Now()
 	if d := e.dirs[ev.Name]; d != nil {
@@ -186,33 +184,36 @@ func (e *engine) hear(ev fsnotify.Event) {
 		if ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) {
 			delete(e.dirs, ev.Name)
 		}
-		e.dirty(d, now)
+		for _, i := range d.roots {
+			e.roots[i].stir(now)
+		}
 	}
-	if d := e.dirs[filepath.Dir(ev.Name)]; d != nil && (counts(ev) || e.isRoot(ev.Name)) {
-		e.dirty(d, now)
-		e.hearPoll(ev, now)
+	d := e.dirs[filepath.Dir(ev.Name)]
+	if d == nil {
+		return
 	}
-}
-
-// isRoot reports whether the path is a root's: a root that is a file may have any name.
-func (e *engine) isRoot(path string) bool {
-	return slices.ContainsFunc(e.looks, func(l *rootLook) bool { return l.path == path })
-}
-
-func (e *engine) dirty(d *watched, now time.Time) {
+	stem := ""
 	for _, i := range d.roots {
-		e.roots[i].hint(now)
+		switch r := e.roots[i]; {
+		case sweep.IsEntry(filepath.Base(ev.Name)):
+			if stem == "" {
+				stem = sweep.Stem(ev.Name)
+			}
+			r.touch(ev.Name, now)
+			delete(r.suspects, stem)
+		case r.path == ev.Name || isNewDir(ev): // a root that is a file may have any name
+			r.stir(now)
+		}
 	}
+	e.hearPoll(ev, now)
 }
 
-// counts reports whether an event can change what is shown. Builds and indexers write a great many files beside
-// the locks: those must not cost a look each.
-func counts(ev fsnotify.Event) bool {
-	if sweep.IsEntry(filepath.Base(ev.Name)) {
-		return true
-	}
+// isNewDir reports whether an event may be of a directory that was not there, or not open, before. Builds and indexers
+// write a great many files beside the locks: those must not cost a look each. A directory that goes is told of by its
+// own watch.
+func isNewDir(ev fsnotify.Event) bool {
 	if !ev.Has(fsnotify.Create) && !ev.Has(fsnotify.Chmod) {
-		return false // a directory that goes is told of by its own watch
+		return false
 	}
 	info, err := os.Lstat(ev.Name)
 	return err == nil && info.IsDir()

@@ -59,13 +59,26 @@ type past struct {
 	all  map[key]*trail
 	gone map[key]time.Time // of which the entry is not there, since when
 	last []*Entry          // what was noted last
+	// began is when the first snapshot was noted. An entry that was in it and has not changed since has no trail yet: most
+	// of many entries never do.
+	began time.Time
 }
 
 // trail is the history of one entry as it goes on.
 type trail struct {
-	History
+	beats   []int64 // in ms
+	holders []HolderAt
+	epochs  []EpochAt
+	states  []StateAt
+	held    bool // somebody held it at the last look
+}
 
-	held bool // somebody held it at the last look
+func (t *trail) history() History {
+	h := History{Holders: slices.Clone(t.holders), Epochs: slices.Clone(t.epochs), States: slices.Clone(t.states)}
+	for _, ms := range t.beats {
+		h.Beats = append(h.Beats, time.UnixMilli(ms))
+	}
+	return h
 }
 
 func (p *past) of(k key, now time.Time) History {
@@ -73,15 +86,16 @@ func (p *past) of(k key, now time.Time) History {
 	defer p.mu.Unlock()
 	t := p.all[k]
 	if t == nil {
-		return History{}
+		i := slices.IndexFunc(p.last, func(e *Entry) bool { return e.Kind != Temp && keyOf(e) == k })
+		if i < 0 {
+			return History{}
+		}
+		t = p.trailOf(p.last[i])
 	}
 	if at, ok := p.gone[k]; ok && now.Sub(at) > keepGone {
 		return History{}
 	}
-	return History{
-		Beats: slices.Clone(t.Beats), Holders: slices.Clone(t.Holders),
-		Epochs: slices.Clone(t.Epochs), States: slices.Clone(t.States),
-	}
+	return t.history()
 }
 
 // note takes in a snapshot. What says the same in the same place as in the last one costs a comparison.
@@ -90,50 +104,49 @@ func (p *past) note(s *Snapshot) {
 	defer p.mu.Unlock()
 	if p.all == nil {
 		p.all, p.gone = make(map[key]*trail), make(map[key]time.Time)
+		p.began, p.last = s.Time, s.Entries
 	}
-	moved := len(p.last) != len(s.Entries)
-	for i, e := range s.Entries {
-		same := false
-		if i < len(p.last) {
-			was := p.last[i]
-			same = keyOf(was) == keyOf(e)
-			moved = moved || !same
-			same = same && sameContent(was, e) && was.Verdict.State == e.Verdict.State &&
-				was.Verdict.Cause == e.Verdict.Cause && was.Epoch == e.Epoch
+	differing(p.last, s.Entries, func(was, e *Entry) {
+		switch {
+		case e == nil && was.Kind != Temp:
+			p.miss(was, s.Time)
+		case e != nil && e.Kind != Temp && (was == nil || !sameContent(was, e) || was.Verdict.State != e.Verdict.State ||
+			was.Verdict.Cause != e.Verdict.Cause || was.Epoch != e.Epoch):
+			p.take(was, e, s.Time)
 		}
-		if same || e.Kind == Temp {
-			continue
-		}
-		k := keyOf(e)
-		t := p.all[k]
-		if t == nil {
-			t = &trail{}
-			p.all[k] = t
-		} else if at, ok := p.gone[k]; ok && s.Time.Sub(at) > keepGone {
-			*t = trail{}
-		}
-		delete(p.gone, k)
-		t.note(e, s.Time)
-	}
-	if moved {
-		p.miss(s)
-	}
+	})
 	p.forget(s.Time)
 	p.last = s.Entries
 }
 
-// miss takes note of the entries that a snapshot has not any more.
-func (p *past) miss(s *Snapshot) {
-	there := make(map[key]bool, len(s.Entries))
-	for _, e := range s.Entries {
-		there[keyOf(e)] = true
+// take takes in what has changed about an entry.
+func (p *past) take(was, e *Entry, now time.Time) {
+	k := keyOf(e)
+	t := p.all[k]
+	if at, ok := p.gone[k]; t == nil || ok && now.Sub(at) > keepGone {
+		t = p.trailOf(was)
+		p.all[k] = t
 	}
-	for k, t := range p.all {
-		if _, ok := p.gone[k]; ok || there[k] {
-			continue
-		}
-		p.gone[k], t.held = s.Time, false
+	delete(p.gone, k)
+	t.note(e, now)
+}
+
+// miss takes note that an entry is not there any more.
+func (p *past) miss(was *Entry, now time.Time) {
+	k := keyOf(was)
+	if p.all[k] == nil {
+		p.all[k] = p.trailOf(was)
 	}
+	p.gone[k], p.all[k].held = now, false
+}
+
+// trailOf is the trail of an entry that has not changed since the first snapshot; that of nil is empty.
+func (p *past) trailOf(e *Entry) *trail {
+	t := &trail{}
+	if e != nil {
+		t.note(e, p.began)
+	}
+	return t
 }
 
 // forget drops what is gone for too long, and the oldest of too many.
@@ -161,11 +174,11 @@ func (p *past) forget(now time.Time) {
 // note takes in one look at the entry.
 func (t *trail) note(e *Entry, now time.Time) {
 	v := &e.Verdict
-	if n := len(t.States); n == 0 || t.States[n-1].State != v.State || t.States[n-1].Cause != v.Cause {
-		t.States = push(t.States, StateAt{Time: now, State: v.State, Cause: v.Cause}, maxSeen)
+	if n := len(t.states); n == 0 || t.states[n-1].State != v.State || t.states[n-1].Cause != v.Cause {
+		t.states = push(t.states, StateAt{Time: now, State: v.State, Cause: v.Cause}, maxSeen)
 	}
-	if n := len(t.Epochs); e.Epoch != 0 && (n == 0 || t.Epochs[n-1].Epoch != e.Epoch) {
-		t.Epochs = push(t.Epochs, EpochAt{Time: now, Epoch: e.Epoch}, maxSeen)
+	if n := len(t.epochs); e.Epoch != 0 && (n == 0 || t.epochs[n-1].Epoch != e.Epoch) {
+		t.epochs = push(t.epochs, EpochAt{Time: now, Epoch: e.Epoch}, maxSeen)
 	}
 	h := e.Holder()
 	if h == nil {
@@ -173,13 +186,13 @@ func (t *trail) note(e *Entry, now time.Time) {
 		t.held = t.held && v.State != verdict.Free
 		return
 	}
-	if n := len(t.Holders); n == 0 || !t.held || !sameHolder(&t.Holders[n-1].Holder, h) {
-		t.Holders = push(t.Holders, HolderAt{Time: now, Holder: *h}, maxSeen)
+	if n := len(t.holders); n == 0 || !t.held || !sameHolder(&t.holders[n-1].Holder, h) {
+		t.holders = push(t.holders, HolderAt{Time: now, Holder: *h}, maxSeen)
 	}
 	t.held = true
 	beat := e.Beat()
-	if n := len(t.Beats); !beat.IsZero() && (n == 0 || !near(t.Beats[n-1], beat)) {
-		t.Beats = push(t.Beats, beat, maxBeats)
+	if n := len(t.beats); !beat.IsZero() && (n == 0 || !near(time.UnixMilli(t.beats[n-1]), beat)) {
+		t.beats = push(t.beats, beat.UnixMilli(), maxBeats)
 	}
 }
 

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -56,18 +55,23 @@ func (w *Watcher) Looked() int { return int(w.looked.Load()) }
 // or mounts, is shown once, under the first of them.
 func (w *Watcher) Look(ctx context.Context) (*Snapshot, error) {
 	looks := make([]*rootLook, len(w.Roots))
+	lists := make([][]*Entry, len(w.Roots))
 	for i := range w.Roots {
-		looks[i] = w.lookAt(ctx, i)
-		if ctx.Err() == nil {
-			w.sections(looks[i].entries)
-		}
+		looks[i] = w.lookAt(ctx, i, nil)
 		looks[i].root.Watch = noMode
+		lists[i] = looks[i].entries
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := w.assemble(looks, time.Now(), (*Entry).Judge)
-	pollers(s.Entries, nil)
+	s := w.assemble(looks, lists, time.Now())
+	judge(s.Entries, s.Time)
+	beside := besides(s.Entries)
+	for _, e := range s.Entries {
+		if e.Kind == Lock {
+			e.Waiters = waitersOf(e, beside[e.Path], nil)
+		}
+	}
 	s.Seq = w.seq.Add(1)
 	return s, nil
 }
@@ -129,59 +133,6 @@ func (w *Watcher) log() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// rootLook is what one look at one root gave. Its entries are judged anew for every snapshot; all else stays.
-type rootLook struct {
-	root      Root
-	path      string // the root's, absolute; empty: nothing is there
-	place     place  // what the root leads to; zero: nothing
-	entries   []Entry
-	errors    []EntryError
-	dirs      []string // what is to be watched
-	leaseDirs []string
-	at        time.Time // when the look began
-}
-
-// place is a directory or file by identity, whatever path or link led to it.
-type place struct {
-	dev, ino uint64
-	path     string // where the system tells no numbers: the cleaned path
-}
-
-// lookAt looks at the i-th root, but not at who waits there. A finished context makes the look incomplete.
-func (w *Watcher) lookAt(ctx context.Context, i int) *rootLook {
-	look := &rootLook{at: time.Now()}
-	look.root = Root{Path: w.Roots[i].Path, ChosenBy: w.Roots[i].ChosenBy}
-	layout, err := sweep.Recognise(look.root.Path)
-	look.root.Kind = layout.Kind.String()
-	if layout.Kind.Has(sweep.Missing) {
-		look.root.Reason = "there is nothing at this path"
-		if err != nil {
-			look.root.Reason = err.Error()
-			look.fail(layout.Root, err)
-		}
-		return look
-	}
-	look.place, _ = placeOf(layout.Root)
-	look.path = layout.Root
-	look.leaseDirs = layout.LeaseDirs
-	look.root.FS, look.root.Local = w.fileSystem(layout.Root)
-
-	found := layout.Find(ctx)
-	look.dirs = watchDirs(layout, found)
-	for _, e := range found.Errors {
-		look.fail(e.Path, e.Err)
-	}
-	names := w.namesOf(layout)
-	w.lookAtLeases(ctx, look, layout)
-	w.lookAtLocks(ctx, look, found)
-	for i := range look.entries {
-		e := &look.entries[i]
-		name := names.Of(e.Path)
-		e.Root, e.Name, e.Checkout = look.root.Path, name.Short, name.Path
-	}
-	return look
-}
-
 func (w *Watcher) fileSystem(path string) (name string, local bool) {
 	if w.fsOf != nil {
 		return w.fsOf(path)
@@ -196,6 +147,70 @@ func (w *Watcher) processorTime() time.Duration {
 	return processorTime()
 }
 
+// rootLook is what one look at one root gave.
+type rootLook struct {
+	root    Root
+	layout  sweep.Layout
+	path    string // the root's, absolute; empty: nothing is there
+	place   place  // what the root leads to; zero: nothing
+	entries []*Entry
+	errors  []EntryError
+	dirs    map[string]folder // what is to be watched
+	at      time.Time         // when the look began
+}
+
+// folder is a directory whose changes can change what lies below a root.
+type folder struct {
+	place place
+	stamp record.Stamp // of a moment after it was listed; one of a change since the look began holds for nobody
+}
+
+// place is a directory or file by identity, whatever path or link led to it.
+type place struct {
+	dev, ino uint64
+	path     string // where the system tells no numbers: the cleaned path
+}
+
+// lookAt looks at the i-th root. Entries that known returns and that are found unchanged without reading them are taken
+// over; known is nil where all are to be read. A finished context makes the look incomplete.
+func (w *Watcher) lookAt(ctx context.Context, i int, known func(key) *Entry) *rootLook {
+	look := &rootLook{at: time.Now()}
+	look.root = Root{Path: w.Roots[i].Path, ChosenBy: w.Roots[i].ChosenBy}
+	layout, err := sweep.Recognise(look.root.Path)
+	look.layout = layout
+	look.root.Kind = layout.Kind.String()
+	if layout.Kind.Has(sweep.Missing) {
+		look.root.Reason = "there is nothing at this path"
+		if err != nil {
+			look.root.Reason = err.Error()
+			look.fail(layout.Root, err)
+		}
+		return look
+	}
+	look.place, _ = placeOf(layout.Root)
+	look.path = layout.Root
+	look.root.FS, look.root.Local = w.fileSystem(layout.Root)
+	if !look.root.Local {
+		known = nil // another machine's write may not have moved the times that this one is told
+	}
+
+	found := layout.Find(ctx)
+	look.follow(layout, found)
+	for _, e := range found.Errors {
+		look.fail(e.Path, e.Err)
+	}
+	want := paths{locks: found.Locks, tokens: found.Tokens, temps: found.Temps, leases: w.leasesOf(look, layout)}
+	var kept []*Entry
+	if known != nil {
+		kept = want.keep(known)
+	}
+	fresh := w.read(ctx, want)
+	w.name(layout, look.root.Path, fresh)
+	look.entries = withoutFree(slices.Concat(kept, fresh))
+	slices.SortFunc(look.entries, inOrder)
+	return look
+}
+
 // fail takes note of a place that could not be looked at, once.
 func (l *rootLook) fail(path string, err error) {
 	if !slices.ContainsFunc(l.errors, func(e EntryError) bool { return e.Path == path }) {
@@ -203,229 +218,204 @@ func (l *rootLook) fail(path string, err error) {
 	}
 }
 
-func (w *Watcher) lookAtLeases(ctx context.Context, look *rootLook, layout sweep.Layout) {
+// leasesOf are the files of all leases of a root, whether or not they are there.
+func (w *Watcher) leasesOf(look *rootLook, layout sweep.Layout) []string {
+	if layout.LeaseID != "" {
+		return []string{sweep.LeasePath(layout.LeaseDirs[0], layout.LeaseID)}
+	}
+	var all []string
 	for _, dir := range layout.LeaseDirs {
-		var infos []lease.Info
-		var err error
-		if layout.LeaseID == "" {
-			infos, err = w.Store(dir).List(ctx)
-		} else {
-			infos = make([]lease.Info, 1)
-			// Look, for no claim is granted for some of the names that a lease file can have.
-			infos[0], err = w.Store(dir).Look(layout.LeaseID)
-		}
+		ids, err := w.Store(dir).IDs()
 		if err != nil {
-			if ctx.Err() == nil {
-				look.fail(dir, err)
-			}
-			continue
+			look.fail(dir, err)
 		}
-		look.entries = slices.Grow(look.entries, len(infos))
-		for _, info := range infos {
-			look.entries = append(look.entries, leaseEntry(info))
+		for _, id := range ids {
+			all = append(all, sweep.LeasePath(dir, id))
 		}
 	}
+	return all
 }
 
-// brief is a verdict without what only a person reads: every snapshot judges anew, and between two of them what a look
-// gives is kept, perhaps for hours.
-func brief(v verdict.Verdict) verdict.Verdict {
-	v.Evidence, v.Originals, v.Next = nil, nil, nil
-	return v
+// paths are files to be looked at.
+type paths struct {
+	locks, tokens, temps, leases []string
 }
 
-func leaseEntry(info lease.Info) Entry {
-	return Entry{
+// keep takes out what is known and unchanged, and returns that.
+func (p *paths) keep(known func(key) *Entry) (kept []*Entry) {
+	for _, list := range [...]struct {
+		kind Kind
+		all  *[]string
+	}{{Lock, &p.locks}, {Token, &p.tokens}, {Temp, &p.temps}, {Lease, &p.leases}} {
+		var rest []string
+		for _, path := range *list.all {
+			if e := known(key{list.kind, path}); e != nil && unchanged(e, false) {
+				kept = append(kept, e)
+			} else {
+				rest = append(rest, path)
+			}
+		}
+		*list.all = rest
+	}
+	return kept
+}
+
+// read looks at files and at who waits there. Tokens, temps and leases that are not there are left out.
+func (w *Watcher) read(ctx context.Context, p paths) []*Entry {
+	entries := make([]*Entry, 0, len(p.locks)+len(p.tokens)+len(p.temps)+len(p.leases))
+	infos := w.Locker().InspectAll(ctx, p.locks, p.tokens, p.temps)
+	for _, info := range infos.Locks {
+		entries = append(entries, &Entry{
+			Kind: Lock, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), Token: info.Token, Raw: info.Raw,
+		})
+	}
+	for _, info := range infos.Tokens {
+		if !info.Facts.Missing {
+			entries = append(entries, &Entry{
+				Kind: Token, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), LockOf: sweep.LockOf(info.Path),
+				Raw: info.Raw,
+			})
+		}
+	}
+	for _, info := range infos.Temps {
+		if !info.Facts.Missing {
+			entries = append(entries, tempEntry(info))
+		}
+	}
+	from := len(entries)
+	for len(p.leases) > 0 && ctx.Err() == nil {
+		dir := filepath.Dir(p.leases[0])
+		var ids []string
+		for len(p.leases) > 0 && filepath.Dir(p.leases[0]) == dir {
+			id, _ := sweep.LeaseOf(p.leases[0])
+			ids, p.leases = append(ids, id), p.leases[1:]
+		}
+		infos, _ := w.Store(dir).InspectAll(ctx, ids) // nothing but the context stops it
+		for _, info := range infos {
+			if isThere(info.Facts) {
+				entries = append(entries, leaseEntry(info))
+			}
+		}
+	}
+	if ctx.Err() == nil {
+		w.sections(entries[from:])
+	}
+	return entries
+}
+
+func leaseEntry(info lease.Info) *Entry {
+	return &Entry{
 		Kind: Lease, Path: info.Path, ID: info.ID, Subject: info.Facts, Verdict: brief(info.Verdict),
 		Epoch: info.Epoch, Raw: info.Raw,
 	}
 }
 
-// lookAtLocks looks at locks, tokens and temps. What went since it was found is left out; a lock that is missing
-// is free and shows only as long as a token or temp of it is there.
-func (w *Watcher) lookAtLocks(ctx context.Context, look *rootLook, found sweep.Found) {
-	infos := w.Locker().InspectAll(ctx, found.Locks, found.Tokens, found.Temps)
-	var beside []Entry
-	for _, info := range infos.Tokens {
-		if !info.Facts.Missing {
-			beside = append(beside, tokenEntry(info))
-		}
-	}
-	for _, info := range infos.Temps {
-		if !info.Facts.Missing {
-			beside = append(beside, tempEntry(info))
-		}
-	}
-	wanted := make(map[string]bool, len(beside))
-	for i := range beside {
-		wanted[beside[i].LockOf] = true
-	}
-	look.entries = slices.Grow(look.entries, len(infos.Locks)+len(beside))
-	for _, info := range infos.Locks {
-		if !info.Facts.Missing || wanted[info.Path] || info.Token != nil {
-			look.entries = append(look.entries, lockEntry(info))
-		}
-	}
-	look.entries = append(look.entries, beside...)
-}
-
-func lockEntry(info fslock.Info) Entry {
-	return Entry{
-		Kind: Lock, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), Token: info.Token, Raw: info.Raw,
-	}
-}
-
-func tokenEntry(info fslock.TokenInfo) Entry {
-	return Entry{
-		Kind: Token, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), LockOf: sweep.LockOf(info.Path),
-		Raw: info.Raw,
-	}
-}
-
-func tempEntry(info fslock.TempInfo) Entry {
-	return Entry{
+func tempEntry(info fslock.TempInfo) *Entry {
+	return &Entry{
 		Kind: Temp, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), LockOf: sweep.LockOf(info.Path),
 		Raw: info.Raw,
 	}
 }
 
-// assemble makes one snapshot of looks at all roots, judged by how at now. The looks' entries are judged in place.
-func (w *Watcher) assemble(looks []*rootLook, now time.Time, how func(*Entry, time.Time) verdict.Verdict) *Snapshot {
-	s := &Snapshot{Time: now, Observer: w.table().Self()}
-	size := 0
-	for _, look := range looks {
-		size += len(look.entries)
+// brief is a verdict without what only a person reads: what a look gives is kept, perhaps for hours.
+func brief(v verdict.Verdict) verdict.Verdict {
+	v.Evidence, v.Originals, v.Next = nil, nil, nil
+	return v
+}
+
+// isThere reports whether any file of a lease is.
+func isThere(f *verdict.LeaseFacts) bool {
+	return !f.Missing || !f.Counter.Missing || f.Flock != (record.Stamp{}) || f.Section != nil
+}
+
+// name tells entries of the root their names.
+func (w *Watcher) name(layout sweep.Layout, root string, entries []*Entry) {
+	names := w.namesOf(layout)
+	for _, e := range entries {
+		name := names.Of(e.Path)
+		e.Root, e.Name, e.Checkout = root, name.Short, name.Path
 	}
-	s.Entries = make([]*Entry, 0, size)
-	once := newOnce(looks)
-	for i, look := range looks {
-		if once.root(i) {
-			continue
+}
+
+// withoutFree leaves out the locks that are missing while no token or temp of them is there.
+func withoutFree(entries []*Entry) []*Entry {
+	beside := besides(entries)
+	return slices.DeleteFunc(entries, func(e *Entry) bool { return isBare(e) && len(beside[e.Path]) == 0 })
+}
+
+// isBare reports whether the entry is a lock of which nothing is there, but for temps.
+func isBare(e *Entry) bool {
+	f, ok := e.Subject.(*verdict.LockFacts)
+	return ok && e.Kind == Lock && f.Missing && e.Token == nil
+}
+
+// besides are the tokens and temps among entries, by their lock.
+func besides(entries []*Entry) map[string][]*Entry {
+	beside := make(map[string][]*Entry)
+	for _, e := range entries {
+		if e.LockOf != "" {
+			beside[e.LockOf] = append(beside[e.LockOf], e)
 		}
-		s.Roots = append(s.Roots, look.root)
-		judge(look.entries, now, how)
-		start := len(s.Entries)
-		for j := range look.entries {
-			if e := &look.entries[j]; once.entry(e) {
-				c := *e
-				s.Entries = append(s.Entries, &c)
-			}
-		}
-		slices.SortFunc(s.Entries[start:], func(a, b *Entry) int {
-			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Path, b.Path))
-		})
-		for _, e := range look.errors {
-			if !slices.ContainsFunc(s.Errors, func(old EntryError) bool { return old.Path == e.Path }) {
-				s.Errors = append(s.Errors, e)
-			}
-		}
 	}
-	return s
+	return beside
 }
 
-// once tells what was shown already.
-type once struct {
-	looks   []*rootLook
-	several bool // several directories may be one: identities must be compared
-	places  map[string]place
-	shown   map[shown]bool
-}
-
-// shown is an entry by the identity of its directory.
-type shown struct {
-	dir  place
-	name string
-}
-
-func newOnce(looks []*rootLook) *once {
-	o := &once{looks: looks}
-	o.several = len(looks) > 1 || len(looks) == 1 && len(looks[0].leaseDirs) > 1
-	if o.several {
-		o.places, o.shown = make(map[string]place), make(map[shown]bool)
-	}
-	return o
-}
-
-// root reports whether an earlier root leads to the same place as the i-th, or names the same missing one.
-func (o *once) root(i int) bool {
-	l := o.looks[i]
-	return slices.ContainsFunc(o.looks[:i], func(old *rootLook) bool {
-		if l.place == (place{}) {
-			return old.place == (place{}) && filepath.Clean(old.root.Path) == filepath.Clean(l.root.Path)
-		}
-		return old.place == l.place
-	})
-}
-
-// entry reports whether e is to be shown: no entry of the same name in the same directory was.
-func (o *once) entry(e *Entry) bool {
-	if !o.several {
-		return true
-	}
-	dir, name := filepath.Split(e.Path)
-	p, ok := o.places[dir]
-	if !ok {
-		p, _ = placeOf(dir)
-		o.places[dir] = p
-	}
-	key := shown{dir: p, name: name}
-	if o.shown[key] {
-		return false
-	}
-	o.shown[key] = true
-	return true
-}
-
-// judge judges entries by how at now, with several workers where there are many.
-func judge(entries []Entry, now time.Time, how func(*Entry, time.Time) verdict.Verdict) {
+// judge judges entries at now, with all that Judge tells, with several workers where there are many.
+func judge(entries []*Entry, now time.Time) {
 	const share = 256
 	var next atomic.Int64
-	work := func() {
-		for {
-			end := int(next.Add(share))
-			if end-share >= len(entries) {
-				return
-			}
-			for i := end - share; i < min(end, len(entries)); i++ {
-				e := &entries[i]
-				e.Verdict = how(e, now)
-				if f, ok := e.Subject.(*verdict.LockFacts); ok && f.Token != nil {
-					token := f.Token.Token(now)
-					e.Token = &token
-				}
-			}
-		}
-	}
-	if len(entries) <= share {
-		work()
-		return
-	}
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), (len(entries)+share-1)/share) {
-		workers.Go(work)
+		workers.Go(func() {
+			for {
+				end := int(next.Add(share))
+				if end-share >= len(entries) {
+					return
+				}
+				for _, e := range entries[end-share : min(end, len(entries))] {
+					e.Verdict = e.Judge(now)
+					if f, ok := e.Subject.(*verdict.LockFacts); ok && f.Token != nil {
+						token := f.Token.Token(now)
+						e.Token = &token
+					}
+				}
+			}
+		})
 	}
 	workers.Wait()
 }
 
-// watchDirs are the directories whose changes can change what lies below a root: all that were listed, and those
+// follow takes note of the directories whose changes can change what lies below the root: all that were listed, and those
 // in which a missing directory of leases would appear.
-func watchDirs(l sweep.Layout, found sweep.Found) []string {
-	dirs := slices.Clone(found.Dirs)
-	if l.Kind.Has(sweep.File) {
-		return dirs
+func (l *rootLook) follow(layout sweep.Layout, found sweep.Found) {
+	l.dirs = make(map[string]folder, len(found.Dirs)+4)
+	for _, dir := range found.Dirs {
+		l.add(dir)
+	}
+	if layout.Kind.Has(sweep.File) {
+		return
 	}
 	for _, way := range [...][]string{{"agents", "registry"}, {"shared", "agents", "registry"}} {
-		dir := l.Root
+		dir := layout.Root
 		for _, name := range way {
 			dir = filepath.Join(dir, name)
 			if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 				break
 			}
-			dirs = append(dirs, dir)
+			l.add(dir)
 		}
 	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
+}
+
+func (l *rootLook) add(dir string) {
+	var f folder
+	st, err := record.StampOf(dir)
+	if err == nil && st.Mode.IsDir() && st.Ino != 0 {
+		f = folder{place{dev: st.Dev, ino: st.Ino}, st}
+	} else {
+		f.place, _ = placeOf(dir)
+	}
+	l.dirs[dir] = f
 }
 
 // placeOf returns what a path leads to, links followed; a link that leads nowhere is a place itself.

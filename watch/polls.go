@@ -69,7 +69,7 @@ func (e *engine) hearPoll(ev fsnotify.Event, now time.Time) {
 	// The number alone can be anybody's.
 	if info.Facts.Record != nil && info.Facts.Proc.Answer == proc.Alive {
 		temp := tempEntry(info)
-		p.who = pollerOf(&temp)
+		p.who = pollerOf(temp)
 	}
 }
 
@@ -91,7 +91,18 @@ func (e *engine) countPolls(now time.Time) (changed bool) {
 	for _, waiters := range e.pollers {
 		slices.SortFunc(waiters, byPID)
 	}
-	return !maps.EqualFunc(was, e.pollers, slices.Equal)
+	if maps.EqualFunc(was, e.pollers, slices.Equal) {
+		return false
+	}
+	locks := maps.Clone(was)
+	maps.Copy(locks, e.pollers)
+	for _, r := range e.roots {
+		for _, c := range e.rewait(r, maps.Keys(locks)) {
+			e.account(r, c)
+			changed = true
+		}
+	}
+	return changed
 }
 
 // pollsEnd is when the first of those who were heard is not heard of any more; zero: never.

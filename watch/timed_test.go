@@ -265,7 +265,7 @@ func TestProcessesAreProbedEverySecond(t *testing.T) {
 					t.Fatalf("not all are %v\n%s", state, lines(s))
 				}
 			}
-			for i := range fewLeases + 2 {
+			for i := range 10 {
 				if !is(s, b.lease(fmt.Sprint(i)), state) {
 					t.Fatalf("not all are %v\n%s", state, lines(s))
 				}
@@ -298,7 +298,7 @@ func TestProcessesAreProbedEverySecond(t *testing.T) {
 			l.HeartbeatAtMS += 60_000 // current for the whole test
 			putLock(t, lock(b, i), l)
 		}
-		for i := range fewLeases + 2 {
+		for i := range 10 {
 			putLease(t, b.leases, newLease(b.who, fmt.Sprint(i), time.Now()))
 		}
 	})
@@ -317,7 +317,7 @@ func TestAStampInTheFutureIsToldByWatching(t *testing.T) {
 	}, func(_ *Watcher, b *bubble) { putLease(t, b.leases, newLease(b.who, "a", time.Now().Add(3*time.Hour))) })
 }
 
-func TestAtMostTenSnapshotsASecond(t *testing.T) {
+func TestAtMostAHundredSnapshotsASecond(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		t.Helper()
 		l := newLease(b.who, "a", time.Now())
@@ -331,7 +331,7 @@ func TestAtMostTenSnapshotsASecond(t *testing.T) {
 		if find(s, b.lease("a")).Subject.Holder().ClaimID != "1999" {
 			t.Error("the last change is not shown")
 		}
-		if n := b.count(); n < 10 || n > 24 {
+		if n := b.count(); n < 100 || n > 220 {
 			t.Errorf("%d snapshots in two seconds of changes", n)
 		}
 	})

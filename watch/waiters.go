@@ -2,70 +2,39 @@ package watch
 
 import (
 	"cmp"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"holdfast/fslock/proc"
-	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
 )
 
 // sections finds who waits for the critical sections of leases, and those that somebody holds who is not seen.
 // Processes are looked at only where something is flocked.
-func (w *Watcher) sections(entries []Entry) {
+func (w *Watcher) sections(leases []*Entry) {
 	table := w.table().Batch()
 	var again *proc.Table
-	for i := range entries {
-		e := &entries[i]
-		dev, ino, ok := sectionOf(e)
-		if !ok || !table.Flocked(ino) {
+	for _, e := range leases {
+		f, ok := e.Subject.(*verdict.LeaseFacts)
+		if !ok || !mayFlock(f) || !table.Flocked(f.Flock.Ino) {
 			continue
 		}
-		inside, waiters, complete := flockers(table, dev, ino)
+		inside, waiters, complete := flockers(table, f.Flock.Dev, f.Flock.Ino)
 		if !inside && !complete {
 			// The kernel's list is older than the look at the descriptors: a claim that ended in between is in
 			// one and not in the other, and hides from nobody.
 			if again == nil {
 				again = w.table().Batch()
 			}
-			if inside, complete = false, true; again.Flocked(ino) {
-				inside, waiters, complete = flockers(again, dev, ino)
+			if inside, complete = false, true; again.Flocked(f.Flock.Ino) {
+				inside, waiters, complete = flockers(again, f.Flock.Dev, f.Flock.Ino)
 			}
 		}
 		e.Waiters, e.Hidden = waiters, !inside && !complete
 	}
 }
 
-// keepWaiters tells leases of a look at a root who waited for them at the last one.
-func keepWaiters(last, entries []Entry) {
-	waited := make(map[string]*Entry)
-	for i := range last {
-		if e := &last[i]; e.Kind == Lease && (e.Waiters != nil || e.Hidden) {
-			waited[e.Path] = e
-		}
-	}
-	if len(waited) == 0 {
-		return
-	}
-	for i := range entries {
-		if e := &entries[i]; e.Kind == Lease && waited[e.Path] != nil {
-			e.Waiters, e.Hidden = waited[e.Path].Waiters, waited[e.Path].Hidden
-		}
-	}
-}
-
-// sectionOf returns the flock file of a lease by device and inode. ok is false where there is none.
-func sectionOf(e *Entry) (dev, ino uint64, ok bool) {
-	if e.Kind != Lease {
-		return 0, 0, false
-	}
-	st, err := os.Lstat(filepath.Join(filepath.Dir(e.Path), e.ID+".lock"))
-	if err != nil || !st.Mode().IsRegular() {
-		return 0, 0, false
-	}
-	return record.Inode(st)
-}
+// mayFlock reports whether a lease has a flock file that can be told from others.
+func mayFlock(f *verdict.LeaseFacts) bool { return f.Section == nil && f.Flock.Ino != 0 }
 
 // flockers returns who waits for an flock, whether anybody is seen to hold it, and whether everybody could be seen.
 func flockers(t *proc.Table, dev, ino uint64) (inside bool, waiters []Waiter, complete bool) {
@@ -80,39 +49,29 @@ func flockers(t *proc.Table, dev, ino uint64) (inside bool, waiters []Waiter, co
 	return inside, waiters, complete
 }
 
-// pollers tells every lock who waits for it: whose temps are among the entries, and whom extra names by lock.
-func pollers(entries []*Entry, extra map[string][]Waiter) {
-	temps := make(map[string][]*Entry) // by lock
-	for i := range entries {
-		e := entries[i]
-		if e.Kind != Temp || e.LockOf == "" || e.Verdict.State != verdict.InUse || e.Seen().Proc.Answer != proc.Alive {
+// waitersOf is who waits for a lock: whose temps are beside it, and whom extra names.
+func waitersOf(lock *Entry, beside []*Entry, extra []Waiter) []Waiter {
+	var waiters []Waiter
+	add := func(waiter Waiter) {
+		if !slices.ContainsFunc(waiters, func(w Waiter) bool { return w.PID == waiter.PID }) {
+			waiters = append(waiters, waiter)
+		}
+	}
+	for _, e := range beside {
+		if e.Kind != Temp || e.Verdict.State != verdict.InUse || e.Seen().Proc.Answer != proc.Alive {
 			continue
 		}
-		temps[e.LockOf] = append(temps[e.LockOf], e)
+		if waiter := pollerOf(e); !isHeldBy(lock, waiter.PID, e.Holder()) {
+			add(waiter)
+		}
 	}
-	for i := range entries {
-		e := entries[i]
-		if e.Kind != Lock {
-			continue
+	for _, waiter := range extra {
+		if !isHeldBy(lock, waiter.PID, nil) {
+			add(waiter)
 		}
-		e.Waiters = nil // that of an older snapshot is shared with it
-		add := func(waiter Waiter) {
-			if !slices.ContainsFunc(e.Waiters, func(w Waiter) bool { return w.PID == waiter.PID }) {
-				e.Waiters = append(e.Waiters, waiter)
-			}
-		}
-		for _, temp := range temps[e.Path] {
-			if waiter := pollerOf(temp); !holds(e, waiter.PID, temp.Holder()) {
-				add(waiter)
-			}
-		}
-		for _, waiter := range extra[e.Path] {
-			if !holds(e, waiter.PID, nil) {
-				add(waiter)
-			}
-		}
-		slices.SortFunc(e.Waiters, byPID)
 	}
+	slices.SortFunc(waiters, byPID)
+	return waiters
 }
 
 func byPID(a, b Waiter) int { return cmp.Compare(a.PID, b.PID) }
@@ -130,9 +89,9 @@ func pollerOf(temp *Entry) Waiter {
 	return waiter
 }
 
-// holds reports whether the process of a temp, seen as pid and recorded as who, is the lock's holder: it makes a temp
+// isHeldBy reports whether the process of a temp, seen as pid and recorded as who, is the lock's holder: it makes a temp
 // for every beat.
-func holds(lock *Entry, pid int, who *verdict.Holder) bool {
+func isHeldBy(lock *Entry, pid int, who *verdict.Holder) bool {
 	h, seen := lock.Holder(), lock.Seen()
 	switch {
 	case h == nil || seen.Missing || seen.Proc.Answer == proc.Dead:

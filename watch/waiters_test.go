@@ -16,6 +16,7 @@ import (
 	"holdfast/fslock/proc"
 	"holdfast/fslock/proc/proctest"
 	"holdfast/fslock/record"
+	"holdfast/fslock/verdict"
 )
 
 // section makes the flock file of a lease and returns which file it is.
@@ -103,7 +104,7 @@ func TestAnFlockThatIsLetGoWhileOneLooksHidesNobody(t *testing.T) {
 	leases := filepath.Join(t.TempDir(), "leases")
 	a := section(t, leases, "a")
 	for _, goes := range []bool{true, false} {
-		entries := []Entry{{Kind: Lease, Path: filepath.Join(leases, "a.lease.json"), ID: "a"}}
+		entries := []*Entry{{Kind: Lease, Subject: &verdict.LeaseFacts{ID: "a", Flock: record.Stamp{Dev: a.Dev, Ino: a.Ino}}}}
 		asked := 0
 		w := &Watcher{Table: proc.NewTable(passingLocks{locks: func() []proc.FileLock {
 			if asked++; asked > 1 && goes {
@@ -214,7 +215,7 @@ func TestAWaiterThatComesAndGoesIsShownAndIsNoLine(t *testing.T) {
 	})
 }
 
-func TestOfManyLeasesTheSlowScanAsksWhoWaits(t *testing.T) {
+func TestWhoWaitsForLeasesIsAskedEveryFewSeconds(t *testing.T) {
 	var file proctest.File
 	inBubble(t, func(t *testing.T, b *bubble) {
 		t.Helper()
@@ -226,25 +227,24 @@ func TestOfManyLeasesTheSlowScanAsksWhoWaits(t *testing.T) {
 		b.world.Change(func(m *proctest.Machine) {
 			m.Procs = append(m.Procs, proctest.Proc{PID: 7, Start: 9, Holds: []proctest.File{file}})
 		})
-		shown := func(d time.Duration, want int) {
+		shown := func(want int) {
 			t.Helper()
-			if s := b.after(d); len(find(s, b.lease("0")).Waiters) != want {
+			if s := b.after(flockGap); len(find(s, b.lease("0")).Waiters) != want {
 				t.Errorf("got %+v, want %d", find(s, b.lease("0")).Waiters, want)
 			}
 		}
-		shown(time.Second, 0)
+		shown(0)
 		waits(9)
-		shown(scanGap, 1)
+		shown(1)
 		waits(10)
-		put(t, b.lease("new"), nil)
-		b.source.wrote(b.lease("new"))
-		shown(time.Second, 1)
-		if find(b.latest(), b.lease("new")) == nil {
-			t.Error("there was no look in between")
-		}
-		shown(scanGap, 2)
+		shown(2)
+		b.world.Kill(9)
+		shown(1)
+		b.world.Kill(10)
+		b.world.Kill(7)
+		shown(0)
 	}, func(_ *Watcher, b *bubble) {
-		for i := range fewLocks + 1 {
+		for i := range 300 {
 			put(t, filepath.Join(b.leases, fmt.Sprintf("%d.epoch", i)), []byte("7\n"))
 		}
 		file = section(t, b.leases, "0")

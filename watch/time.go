@@ -1,0 +1,228 @@
+package watch
+
+import (
+	"container/heap"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"holdfast/fslock/proc"
+	"holdfast/fslock/record"
+	"holdfast/fslock/verdict"
+)
+
+// due is an entry whose verdict time alone changes.
+type due struct {
+	at    time.Time
+	root  *tracked
+	entry *Entry
+}
+
+// dues is a heap, the earliest first. An entry that was replaced stays in it until its time.
+type dues []due
+
+func (d dues) Len() int           { return len(d) }
+func (d dues) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
+func (d dues) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d *dues) Push(x any)        { *d = append(*d, x.(due)) } //nolint:errcheck,forcetypeassert // package heap gives back what it was given
+func (d *dues) Pop() any {
+	last := (*d)[len(*d)-1]
+	(*d)[len(*d)-1] = due{}
+	*d = (*d)[:len(*d)-1]
+	return last
+}
+
+// turns is when time alone changes what is said of an entry or of its token; zero: never.
+func turns(e *Entry) time.Time {
+	at := e.Verdict.Changes
+	if e.Token != nil {
+		at = earlier(at, e.Token.Clears)
+	}
+	// By the wall clock alone: the other one stands still while the machine sleeps.
+	return at.Round(0)
+}
+
+// plan takes note of when the entry is to be looked at again.
+func (e *engine) plan(r *tracked, en *Entry) {
+	at, now := turns(en), time.Now()
+	switch {
+	case at.IsZero() || !en.Unseen.IsZero():
+		return
+	case at.After(now):
+		at = at.Add(time.Millisecond) // a limit is passed a moment after it is reached
+	default:
+		at = now.Add(overdue).Round(0)
+	}
+	heap.Push(&e.due, due{at, r, en})
+}
+
+// dueAt is when the next verdict changes; zero: never.
+func (e *engine) dueAt() time.Time {
+	if len(e.due) == 0 {
+		return time.Time{}
+	}
+	return e.due[0].at
+}
+
+// pass looks at what time has changed.
+func (e *engine) pass(ctx context.Context, now time.Time) (changed bool) {
+	paths := make(map[*tracked][]string)
+	for len(e.due) > 0 && !e.due[0].at.After(now) {
+		d := heap.Pop(&e.due).(due) //nolint:errcheck,forcetypeassert // nothing else is in it
+		if d.root.index[keyOf(d.entry)] == d.entry {
+			paths[d.root] = append(paths[d.root], d.entry.Path)
+		}
+	}
+	return e.again(ctx, paths)
+}
+
+// again looks at files of which no event told.
+func (e *engine) again(ctx context.Context, paths map[*tracked][]string) (changed bool) {
+	for i, r := range e.roots {
+		changed = e.refresh(ctx, i, paths[r]) || changed
+	}
+	return changed
+}
+
+// pick are the files of the entries that such says, by root.
+func (e *engine) pick(such func(*Entry) bool) map[*tracked][]string {
+	paths := make(map[*tracked][]string)
+	for _, r := range e.roots {
+		for _, en := range r.sorted {
+			if en.Unseen.IsZero() && such(en) {
+				paths[r] = append(paths[r], en.Path)
+			}
+		}
+	}
+	return paths
+}
+
+// observe looks at the processes that entries name, and again at those entries of which a process is not any more what it
+// was; further at what must be watched without a gap, because its stamp lies in the future.
+func (e *engine) observe(ctx context.Context, now time.Time) (changed bool) {
+	if now.Before(e.tickAt) && now.Before(e.flockAt) {
+		return false
+	}
+	spent := e.w.processorTime()
+	if table := e.w.table().Batch(); !now.Before(e.flockAt) {
+		e.flockAt = now.Add(flockGap)
+		changed = e.again(ctx, e.pick(func(en *Entry) bool { return mayWait(table, en) }))
+	}
+	if !now.Before(e.tickAt) {
+		table, seen := e.w.table().Batch(), make(map[int]proc.Glimpse)
+		changed = e.again(ctx, e.pick(func(en *Entry) bool {
+			return ahead(en) || !agrees(table, seen, en.Seen(), recorded(en.Subject)) || !agreesOnToken(table, seen, en)
+		})) || changed
+		e.tickAt = time.Now().Add(max(tick, tickFactor*(e.w.processorTime()-spent)))
+	}
+	return changed
+}
+
+// mayWait reports whether somebody holds or wants the flock of a lease, or did when it was looked at.
+func mayWait(table *proc.Table, en *Entry) bool {
+	f, ok := en.Subject.(*verdict.LeaseFacts)
+	if !ok || !mayFlock(f) {
+		return false
+	}
+	return en.Waiters != nil || en.Hidden || f.Inside != nil || table.Flocked(f.Flock.Ino)
+}
+
+// agrees reports whether the process that was seen, and recorded as pid, is what it was.
+func agrees(table *proc.Table, seen map[int]proc.Glimpse, s *verdict.Seen, pid int) bool {
+	if s == nil || s.Missing || s.Proc.Answer == proc.Unknown || s.Proc.Cause == proc.Reboot {
+		return true
+	}
+	if s.Proc.Answer == proc.Alive && s.Proc.PID != 0 {
+		pid = s.Proc.PID
+	}
+	g, ok := seen[pid]
+	if !ok {
+		g = table.Glimpse(pid)
+		seen[pid] = g
+	}
+	return g.Agrees(&s.Proc)
+}
+
+// agreesOnToken is agrees for the token of a lock.
+func agreesOnToken(table *proc.Table, seen map[int]proc.Glimpse, en *Entry) bool {
+	f, ok := en.Subject.(*verdict.LockFacts)
+	return !ok || f.Token == nil || agrees(table, seen, &f.Token.Seen, recorded(f.Token))
+}
+
+// recorded is the pid that a record names; 0: none.
+func recorded(s verdict.Subject) int {
+	switch f := s.(type) {
+	case *verdict.LeaseFacts:
+		if f.Record != nil {
+			return int(f.Record.PID)
+		}
+	case *verdict.LockFacts:
+		return recordedIn(f.Record)
+	case *verdict.TokenFacts:
+		return recordedIn(f.Record)
+	case *verdict.TempFacts:
+		return int(f.PID)
+	}
+	return 0
+}
+
+func recordedIn(r *record.Lock) int {
+	if r == nil {
+		return 0
+	}
+	return int(r.PID)
+}
+
+// ahead reports whether a stamp of the entry lies after the time since when the file is watched: only watching
+// tells whether it is still renewed.
+func ahead(e *Entry) bool {
+	seen := e.Seen()
+	if seen == nil || seen.Missing {
+		return false
+	}
+	since := seen.Still
+	if since.IsZero() {
+		since = seen.Look
+	}
+	return seen.Beat.After(since) || seen.File.ModTime.After(since)
+}
+
+// alivePID is the pid under which the living holder of an entry is seen; 0: none is.
+func alivePID(e *Entry) int {
+	if seen := e.Seen(); seen != nil && seen.Proc.Answer == proc.Alive {
+		return seen.Proc.PID
+	}
+	return 0
+}
+
+// watchHolders has the kernel tell of the deaths of all processes that hold entries. Those that it cannot tell of are
+// found by observe, as are those whose pid went to another process before it was asked.
+func (e *engine) watchHolders() {
+	e.enlist = false
+	ended, _ := e.deaths.Watch(slices.Collect(maps.Keys(e.alive)))
+	e.mourn(ended)
+}
+
+// mourn has the next step look at what those processes held.
+func (e *engine) mourn(pids []int) {
+	for _, pid := range pids {
+		e.died[pid] = true
+	}
+}
+
+// bury looks at what processes held that ended.
+func (e *engine) bury(ctx context.Context) bool {
+	if len(e.died) == 0 {
+		return false
+	}
+	paths := e.pick(func(en *Entry) bool {
+		if e.died[alivePID(en)] {
+			return true
+		}
+		f, ok := en.Subject.(*verdict.LockFacts)
+		return ok && f.Token != nil && f.Token.Proc.Answer == proc.Alive && e.died[f.Token.Proc.PID]
+	})
+	clear(e.died)
+	return e.again(ctx, paths)
+}
