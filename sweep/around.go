@@ -13,8 +13,6 @@ type Around struct {
 	// Found is what Find would list of the files that were looked at and of no others. Its Dirs are directories that
 	// Find would walk, whose content this look leaves out.
 	Found Found
-	// Leases are the lease files of Layout.LeaseDirs to which any of the files belongs, there or not.
-	Leases []string
 	// Paths are the files that were looked at, there or not.
 	Paths []string
 }
@@ -46,22 +44,16 @@ func (l Layout) Around(paths []string, temp func(lock string) string) Around {
 		l.around(&a, w, dir, some)
 	}
 	a.Found = w.result()
-	slices.Sort(a.Leases)
-	a.Leases = slices.Compact(a.Leases)
 	return a
 }
 
 func (l Layout) around(a *Around, w *walker, dir string, names map[string]bool) {
 	var there []fs.DirEntry
-	leases := slices.Contains(l.LeaseDirs, dir)
 	for name := range names {
 		path := filepath.Join(dir, name)
 		a.Paths = append(a.Paths, path)
 		if info, err := os.Lstat(path); err == nil {
 			there = append(there, fs.FileInfoToDirEntry(info))
-		}
-		if id, ok := strings.CutSuffix(name, leaseSuffix); ok && leases && id != "" && id[0] != '.' {
-			a.Leases = append(a.Leases, path)
 		}
 	}
 	slices.SortFunc(there, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })

@@ -10,22 +10,19 @@ import (
 	"holdfast/fslock/verdict"
 )
 
-// Judge is the verdict at now: time alone turns one into another between two looks.
+// Judge is the verdict at now: time alone turns one into another between two looks. An entry whose place cannot be looked
+// at stays as it was when it was seen last, for nobody knows what time has done to it.
 func (e *Entry) Judge(now time.Time) verdict.Verdict {
-	if e.Subject == nil {
+	switch {
+	case e.Subject == nil:
 		return e.Verdict
+	case !e.Unseen.IsZero():
+		v := e.Subject.Judge(e.Unseen)
+		v.Changes = time.Time{}
+		return v
+	default:
+		return e.Subject.Judge(now)
 	}
-	return e.Subject.Judge(now)
-}
-
-// glance is Judge without what is read of one entry at a time.
-func (e *Entry) glance(now time.Time) verdict.Verdict {
-	if f, ok := e.Subject.(interface {
-		Glance(now time.Time) verdict.Verdict
-	}); ok {
-		return f.Glance(now)
-	}
-	return e.Judge(now)
 }
 
 // Holder is whom the record names; nil: nobody, or not readable.

@@ -199,12 +199,15 @@ func (w *Watcher) lookAt(ctx context.Context, i int, known func(key) *Entry) *ro
 	for _, e := range found.Errors {
 		look.fail(e.Path, e.Err)
 	}
-	want := paths{locks: found.Locks, tokens: found.Tokens, temps: found.Temps, leases: w.leasesOf(look, layout)}
+	want := paths{found.Locks, found.Tokens, found.Temps, found.Leases}
+	if layout.LeaseID != "" {
+		want.leases = []string{sweep.LeasePath(layout.LeaseDirs[0], layout.LeaseID)}
+	}
 	var kept []*Entry
 	if known != nil {
 		kept = want.keep(known)
 	}
-	fresh := w.read(ctx, want)
+	fresh := w.read(ctx, want, true)
 	w.name(layout, look.root.Path, fresh)
 	look.entries = withoutFree(slices.Concat(kept, fresh))
 	slices.SortFunc(look.entries, inOrder)
@@ -216,24 +219,6 @@ func (l *rootLook) fail(path string, err error) {
 	if !slices.ContainsFunc(l.errors, func(e EntryError) bool { return e.Path == path }) {
 		l.errors = append(l.errors, EntryError{Path: path, Err: err})
 	}
-}
-
-// leasesOf are the files of all leases of a root, whether or not they are there.
-func (w *Watcher) leasesOf(look *rootLook, layout sweep.Layout) []string {
-	if layout.LeaseID != "" {
-		return []string{sweep.LeasePath(layout.LeaseDirs[0], layout.LeaseID)}
-	}
-	var all []string
-	for _, dir := range layout.LeaseDirs {
-		ids, err := w.Store(dir).IDs()
-		if err != nil {
-			look.fail(dir, err)
-		}
-		for _, id := range ids {
-			all = append(all, sweep.LeasePath(dir, id))
-		}
-	}
-	return all
 }
 
 // paths are files to be looked at.
@@ -260,8 +245,9 @@ func (p *paths) keep(known func(key) *Entry) (kept []*Entry) {
 	return kept
 }
 
-// read looks at files and at who waits there. Tokens, temps and leases that are not there are left out.
-func (w *Watcher) read(ctx context.Context, p paths) []*Entry {
+// read looks at files, and if flocks says so at who holds or wants the flocks of leases. Tokens, temps and leases that are
+// not there are left out.
+func (w *Watcher) read(ctx context.Context, p paths, flocks bool) []*Entry {
 	entries := make([]*Entry, 0, len(p.locks)+len(p.tokens)+len(p.temps)+len(p.leases))
 	infos := w.Locker().InspectAll(ctx, p.locks, p.tokens, p.temps)
 	for _, info := range infos.Locks {
@@ -290,14 +276,18 @@ func (w *Watcher) read(ctx context.Context, p paths) []*Entry {
 			id, _ := sweep.LeaseOf(p.leases[0])
 			ids, p.leases = append(ids, id), p.leases[1:]
 		}
-		infos, _ := w.Store(dir).InspectAll(ctx, ids) // nothing but the context stops it
+		inspect := w.Store(dir).InspectFiles
+		if flocks {
+			inspect = w.Store(dir).InspectAll
+		}
+		infos, _ := inspect(ctx, ids) // nothing but the context stops it
 		for _, info := range infos {
 			if isThere(info.Facts) {
 				entries = append(entries, leaseEntry(info))
 			}
 		}
 	}
-	if ctx.Err() == nil {
+	if flocks && ctx.Err() == nil {
 		w.sections(entries[from:])
 	}
 	return entries

@@ -50,6 +50,8 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Fprintln(os.Stderr, "the flock was had:", err)
 		os.Exit(3)
+	case "renew": // renews leases, as fast as it is told, until its input ends
+		renewForever(os.Getenv(argVar))
 	case "acquire": // waits for a lock
 		_, err := new(fslock.Locker).Acquire(context.Background(), os.Getenv(argVar))
 		fmt.Fprintln(os.Stderr, "the lock was had:", err)

@@ -165,7 +165,7 @@ func (e *engine) refreshWith(ctx context.Context, i int, files []string, told ma
 			r.stir(time.Now())
 		}
 	}
-	fresh := e.w.read(ctx, paths{a.Found.Locks, a.Found.Tokens, a.Found.Temps, a.Leases})
+	fresh := e.w.read(ctx, paths{a.Found.Locks, a.Found.Tokens, a.Found.Temps, a.Found.Leases}, r.waited(a.Found.Leases))
 	if ctx.Err() != nil {
 		return false
 	}
@@ -185,6 +185,14 @@ func (e *engine) refreshWith(ctx context.Context, i int, files []string, told ma
 		}
 	}
 	return e.update(r, r.outOfSight(changes), told, r.rootLook) || changed
+}
+
+// waited reports whether somebody held or wanted the flock of one of the leases.
+func (r *tracked) waited(leases []string) bool {
+	return slices.ContainsFunc(leases, func(path string) bool {
+		en := r.index[key{Lease, path}]
+		return en != nil && hasFlock(en)
+	})
 }
 
 // mend replaces the errors of the files that were looked at.
@@ -212,6 +220,7 @@ func (r *tracked) outOfSight(changes []change) []change {
 		case c.was.Unseen.IsZero():
 			last := *c.was
 			last.Unseen = now
+			last.Verdict = brief(last.Judge(now))
 			kept = append(kept, change{c.was, &last})
 		}
 	}

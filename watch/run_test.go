@@ -62,7 +62,7 @@ func start(t *testing.T, w *Watcher) *running {
 				if s.Seq <= r.snapshots[n-1].Seq {
 					t.Errorf("snapshot %d comes after %d", s.Seq, r.snapshots[n-1].Seq)
 				}
-				if gap := now.Sub(r.times[n-1]); gap < emitGap-10*time.Millisecond {
+				if gap := now.Sub(r.times[n-1]); gap < emitGap/2 {
 					t.Errorf("two snapshots within %v", gap)
 				}
 				if same(r.snapshots[n-1], s) {

@@ -107,7 +107,7 @@ func (e *engine) observe(ctx context.Context, now time.Time) (changed bool) {
 	spent := e.w.processorTime()
 	if table := e.w.table().Batch(); !now.Before(e.flockAt) {
 		e.flockAt = now.Add(flockGap)
-		changed = e.again(ctx, e.pick(func(en *Entry) bool { return mayWait(table, en) }))
+		changed = e.flocks(ctx, table)
 	}
 	if !now.Before(e.tickAt) {
 		table, seen := e.w.table().Batch(), make(map[int]proc.Glimpse)
@@ -119,13 +119,34 @@ func (e *engine) observe(ctx context.Context, now time.Time) (changed bool) {
 	return changed
 }
 
-// mayWait reports whether somebody holds or wants the flock of a lease, or did when it was looked at.
-func mayWait(table *proc.Table, en *Entry) bool {
-	f, ok := en.Subject.(*verdict.LeaseFacts)
-	if !ok || !mayFlock(f) {
-		return false
+// flocks looks at the leases whose flock somebody holds or wants, or did when they were looked at.
+func (e *engine) flocks(ctx context.Context, table *proc.Table) (changed bool) {
+	for _, r := range e.roots {
+		var leases []string
+		for _, en := range r.sorted {
+			f, ok := en.Subject.(*verdict.LeaseFacts)
+			if ok && en.Unseen.IsZero() && mayFlock(f) && (hasFlock(en) || table.Flocked(f.Flock.Ino)) {
+				leases = append(leases, en.Path)
+			}
+		}
+		if len(leases) == 0 {
+			continue
+		}
+		var changes []change // whatever has gone meanwhile has its event
+		for _, is := range e.w.read(ctx, paths{leases: leases}, true) {
+			was := r.index[keyOf(is)]
+			is.Root, is.Name, is.Checkout = was.Root, was.Name, was.Checkout
+			changes = append(changes, change{was, is})
+		}
+		changed = e.update(r, changes, nil, r.rootLook) || changed
 	}
-	return en.Waiters != nil || en.Hidden || f.Inside != nil || table.Flocked(f.Flock.Ino)
+	return changed
+}
+
+// hasFlock reports whether somebody held or wanted the flock of a lease when it was looked at.
+func hasFlock(en *Entry) bool {
+	f, ok := en.Subject.(*verdict.LeaseFacts)
+	return ok && (f.Inside != nil || en.Waiters != nil || en.Hidden)
 }
 
 // agrees reports whether the process that was seen, and recorded as pid, is what it was.
