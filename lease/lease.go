@@ -196,7 +196,7 @@ func (s *Store) inspectAll(ctx context.Context, k *looking, ids []string) ([]Inf
 	infos := make([]Info, len(ids))
 	var next, done atomic.Int64
 	var workers sync.WaitGroup
-	for range min(len(ids), max(4, runtime.GOMAXPROCS(0))) {
+	for range min((len(ids)+15)/16, max(4, runtime.GOMAXPROCS(0))) { // to wake one costs as much as some looks
 		workers.Go(func() {
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1

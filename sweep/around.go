@@ -2,10 +2,11 @@ package sweep
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"holdfast/fslock/record"
 )
 
 // Around is what a look at a few files of a root gives.
@@ -52,8 +53,8 @@ func (l Layout) around(a *Around, w *walker, dir string, names map[string]bool) 
 	for name := range names {
 		path := filepath.Join(dir, name)
 		a.Paths = append(a.Paths, path)
-		if info, err := os.Lstat(path); err == nil {
-			there = append(there, fs.FileInfoToDirEntry(info))
+		if st, err := record.StampOf(path); err == nil {
+			there = append(there, seen{name, st.Mode})
 		}
 	}
 	slices.SortFunc(there, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
@@ -69,6 +70,17 @@ func (l Layout) around(a *Around, w *walker, dir string, names map[string]bool) 
 		}
 	}
 }
+
+// seen is an entry of a directory that was looked at by its name.
+type seen struct {
+	name string
+	mode fs.FileMode
+}
+
+func (s seen) Name() string               { return s.name }
+func (s seen) IsDir() bool                { return s.mode.IsDir() }
+func (s seen) Type() fs.FileMode          { return s.mode.Type() }
+func (s seen) Info() (fs.FileInfo, error) { return nil, fs.ErrInvalid }
 
 // placesOf says by which rules a walk of the root would list dir.
 func (l Layout) placesOf(dir string) []place {

@@ -190,6 +190,13 @@ func BenchmarkTenThousand(b *testing.B) {
 			b.ReportMetric(float64(processorUse()-used)/float64(elapsed)*100, "%core")
 			b.ReportMetric(c.limit, "%core-limit")
 			b.ReportMetric(float64(latest().Seq-seq)/elapsed.Seconds(), "snapshots/s")
+			var newest time.Time
+			for _, e := range latest().Entries {
+				newest = later(newest, e.Beat())
+			}
+			if c.busy {
+				b.ReportMetric(float64(time.Since(newest).Milliseconds()), "newest-ms")
+			}
 			runtime.GC()
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)

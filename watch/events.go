@@ -29,8 +29,12 @@ type kernel struct{ *fsnotify.Watcher }
 func (k kernel) Events() <-chan fsnotify.Event { return k.Watcher.Events }
 func (k kernel) Errors() <-chan error          { return k.Watcher.Errors }
 
+// burst is how many events may wait to be heard. With few, all but those of a storm wait in the kernel, where they wake
+// nobody one by one; with none, whoever listens would have to wait for each.
+const burst = 16
+
 func openKernel() (source, error) {
-	w, err := fsnotify.NewWatcher()
+	w, err := fsnotify.NewBufferedWatcher(burst)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +181,8 @@ func (d *watched) drop(root int) bool {
 }
 
 // hear takes note of an event: what must be looked at again. Events are hints; what they say is not believed.
-func (e *engine) hear(ev fsnotify.Event) {
+// What it names is looked at at that time.
+func (e *engine) hear(ev fsnotify.Event, at time.Time) {
 	now := time.Now()
 	if d := e.dirs[ev.Name]; d != nil {
 		// The directory itself: if it was moved or removed, its watch went with it.
@@ -199,7 +204,7 @@ func (e *engine) hear(ev fsnotify.Event) {
 			if stem == "" {
 				stem = sweep.Stem(ev.Name)
 			}
-			r.touch(ev.Name, now)
+			r.touch(ev.Name, at)
 			delete(r.suspects, stem)
 		case r.path == ev.Name || isNewDir(ev): // a root that is a file may have any name
 			r.stir(now)

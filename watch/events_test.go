@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -40,7 +41,7 @@ func TestOtherPeoplesFilesCostNoLook(t *testing.T) {
 		e := (&Watcher{Roots: make([]Root, 1)}).engine(nil)
 		e.roots[0].rootLook = &rootLook{path: dir}
 		e.dirs[dir] = &watched{roots: []int{0}}
-		e.hear(fsnotify.Event{Name: filepath.Join(dir, c.name), Op: c.op})
+		e.hear(fsnotify.Event{Name: filepath.Join(dir, c.name), Op: c.op}, time.Now())
 		file, whole := len(e.roots[0].queue) > 0, !e.roots[0].first.IsZero()
 		if got := file || whole; got != c.want || file == whole && got {
 			t.Errorf("%v of %s: the file %v, the root %v", c.op, c.name, file, whole)

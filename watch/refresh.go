@@ -159,6 +159,7 @@ func (e *engine) refreshWith(ctx context.Context, i int, files []string, told ma
 	case r.rootLook == nil || r.layout.Kind.Has(sweep.File) || r.layout.Kind.Has(sweep.Missing):
 		return e.look(ctx, i)
 	}
+	changes, files := e.renewed(ctx, r, files)
 	a := r.layout.Around(files, r.temp)
 	for _, dir := range a.Found.Dirs {
 		if _, ok := r.dirs[dir]; !ok {
@@ -175,7 +176,7 @@ func (e *engine) refreshWith(ctx context.Context, i int, files []string, told ma
 	for _, en := range fresh {
 		is[keyOf(en)] = en
 	}
-	var changes []change
+	changes = slices.DeleteFunc(changes, func(c change) bool { return slices.Contains(a.Paths, c.is.Path) })
 	for _, path := range a.Paths {
 		for kind := Lease; kind <= Temp; kind++ {
 			k := key{kind, path}
@@ -185,6 +186,50 @@ func (e *engine) refreshWith(ctx context.Context, i int, files []string, told ma
 		}
 	}
 	return e.update(r, r.outOfSight(changes), told, r.rootLook) || changed
+}
+
+// renewed looks at the files of leases and locks that are known, and returns those that may mean more than another
+// content of them: what went, and what is not known.
+func (e *engine) renewed(ctx context.Context, r *tracked, files []string) (changes []change, rest []string) {
+	var want paths
+	for _, path := range files {
+		switch {
+		case isKnown(r.index[key{Lease, path}]):
+			want.leases = append(want.leases, path)
+		case isKnown(r.index[key{Lock, path}]):
+			want.locks = append(want.locks, path)
+		default:
+			rest = append(rest, path)
+		}
+	}
+	if len(want.leases)+len(want.locks) == 0 {
+		return nil, files
+	}
+	slices.Sort(want.leases) // by directory
+	is := make(map[string]*Entry)
+	for _, en := range e.w.read(ctx, want, r.waited(want.leases)) {
+		is[en.Path] = en
+	}
+	for _, path := range slices.Concat(want.leases, want.locks) {
+		en := is[path]
+		if !isKnown(en) || outOfSight(r.errors, path) {
+			rest = append(rest, path)
+			continue
+		}
+		was := r.index[keyOf(en)]
+		en.Root, en.Name, en.Checkout = was.Root, was.Name, was.Checkout
+		changes = append(changes, change{was, en})
+	}
+	return changes, rest
+}
+
+// isKnown reports whether an entry is there, is seen, and has a record.
+func isKnown(e *Entry) bool {
+	if e == nil || !e.Unseen.IsZero() {
+		return false
+	}
+	seen := e.Seen()
+	return seen != nil && !seen.Missing && seen.Problem == nil
 }
 
 // waited reports whether somebody held or wanted the flock of one of the leases.

@@ -3,6 +3,8 @@ package watch
 import (
 	"context"
 	"errors"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -23,9 +25,9 @@ const (
 	shortLived = 50 * time.Millisecond   // what does not live so long is not shown
 	overdue    = 100 * time.Millisecond  // before a verdict that should have changed by now is asked again
 
-	// Rests, in times of the processor time that was spent before: on what events name, and each on scans, polls, and
-	// looks at processes.
-	restFactor, scanFactor, pollFactor, tickFactor = 4, 400, 20, 200
+	// Rests, in times of the processor time that was spent before: on files that events name, on whole roots, on scans, on
+	// polls, and on looks at processes.
+	restFactor, lookFactor, scanFactor, pollFactor, tickFactor = 9, 4, 400, 20, 200
 )
 
 // How a root is watched, beside eventMode.
@@ -48,8 +50,9 @@ const (
 //
 // The verdicts are without Evidence, Originals and Next: Entry.Judge tells them, at Snapshot.Time or another moment.
 //
-// With more changes than can be looked at, snapshots come later: that takes about a fifth of a processor at most, all
-// scans together half a percent, and polling about a twentieth.
+// With more changes than can be looked at, snapshots come later: files that events name take about a tenth of a processor
+// at most, roots in which directories come and go a fifth, polled ones a twentieth, and all scans together a quarter of a
+// percent.
 func (w *Watcher) Run(ctx context.Context, emit func(*Snapshot)) error {
 	return w.engine(emit).run(ctx)
 }
@@ -85,7 +88,11 @@ func (e *engine) run(ctx context.Context) error {
 		var events <-chan fsnotify.Event
 		var failures <-chan error
 		if e.source != nil {
-			events, failures = e.source.Events(), e.source.Errors()
+			failures = e.source.Errors()
+			// What comes until the next step is heard then, all at once.
+			if !e.isWaiting() || time.Until(e.wakeAt) > latency {
+				events = e.source.Events()
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -95,7 +102,7 @@ func (e *engine) run(ctx context.Context) error {
 				e.lose(errors.New("the kernel's watcher ended"))
 				break
 			}
-			e.hear(ev)
+			e.hear(ev, time.Now().Add(settle))
 		case err, ok := <-failures:
 			if !ok {
 				e.lose(errors.New("the kernel's watcher ended"))
@@ -107,6 +114,9 @@ func (e *engine) run(ctx context.Context) error {
 		case done := <-requests:
 			e.rescan(done)
 		case <-timer.C:
+			if e.source != nil {
+				e.drain(e.source.Events())
+			}
 			e.step(ctx)
 			if ctx.Err() != nil {
 				return nil
@@ -116,6 +126,28 @@ func (e *engine) run(ctx context.Context) error {
 		if at := e.next(); !at.Equal(e.wakeAt) {
 			e.wakeAt = at
 			timer.Reset(time.Until(at))
+		}
+	}
+}
+
+// isWaiting reports whether a look at files is ahead that events named.
+func (e *engine) isWaiting() bool {
+	return slices.ContainsFunc(e.roots, func(r *tracked) bool { return len(r.queue) > 0 })
+}
+
+// drain hears the events that have come while nobody listened. Who hands them over is given time for the next ones.
+func (e *engine) drain(events <-chan fsnotify.Event) {
+	for heard, yields := 0, 0; heard < maxHints && yields < 3; {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				return
+			}
+			heard, yields = heard+1, 0
+			e.hear(ev, time.Now())
+		default:
+			yields++
+			runtime.Gosched()
 		}
 	}
 }
@@ -134,7 +166,7 @@ type engine struct {
 	dirs     map[string]*watched // of which the source tells
 
 	emitted time.Time       // when last was emitted
-	rest    time.Time       // nothing that events name is looked at before
+	rest    time.Time       // no file that events name is looked at before
 	scanAt  time.Time       // of the next scan
 	asked   []chan struct{} // closed after it
 	tickAt  time.Time
@@ -161,6 +193,7 @@ type tracked struct {
 	dirty map[string]bool // the same
 
 	first, last time.Time // of the events of directories since the last look; zero: none
+	rest        time.Time // the whole root is not looked at before
 	nextAt      time.Time // when it is looked at in any case; zero: at the next scan
 	named       time.Time // when all names were asked for
 	refused     error     // why not all directories can be watched
@@ -189,15 +222,15 @@ func (r *tracked) stir(now time.Time) {
 	r.last = now
 }
 
-// touch has a file of the root looked at soon.
-func (r *tracked) touch(path string, now time.Time) {
+// touch has a file of the root looked at.
+func (r *tracked) touch(path string, at time.Time) {
 	switch {
 	case r.dirty[path]:
 	case len(r.queue) >= maxHints:
-		r.stir(now)
+		r.stir(at)
 	default:
 		r.dirty[path] = true
-		r.queue = append(r.queue, hint{path, now.Add(settle)})
+		r.queue = append(r.queue, hint{path, at})
 	}
 }
 
@@ -244,13 +277,12 @@ func later(a, b time.Time) time.Time {
 func (e *engine) next() time.Time {
 	at := e.scanAt
 	for _, r := range e.roots {
-		at = earlier(at, r.lookAt())
-		if len(r.queue) > 0 {
-			at = earlier(at, r.queue[0].at)
+		if look := r.lookAt(); !look.IsZero() {
+			at = earlier(at, later(look, r.rest))
 		}
-	}
-	at = later(at, e.rest)
-	for _, r := range e.roots {
+		if len(r.queue) > 0 {
+			at = earlier(at, later(r.queue[0].at, e.rest))
+		}
 		for _, until := range r.suspects {
 			at = earlier(at, until)
 		}
@@ -313,23 +345,26 @@ func (e *engine) step(ctx context.Context) {
 	}
 }
 
-// events looks at what events named, and at roots whose time has come.
+// events looks at what events named, and at roots whose time has come. What emit does with its time is no reason to look
+// less often.
 func (e *engine) events(ctx context.Context, now time.Time) (changed bool) {
-	if now.Before(e.rest) {
-		return false
-	}
-	spent := e.w.processorTime()
 	for i, r := range e.roots {
-		if at := r.lookAt(); !at.IsZero() && !now.Before(at) {
+		spent := e.w.processorTime()
+		rest := func(factor time.Duration) time.Time { return time.Now().Add(factor * (e.w.processorTime() - spent)) }
+		if at := r.lookAt(); !at.IsZero() && !now.Before(later(at, r.rest)) {
 			changed = e.look(ctx, i) || changed
-		} else if ready := r.ready(now); len(ready) > 0 {
+			r.rest = rest(lookFactor)
+		}
+		if now.Before(e.rest) {
+			continue
+		}
+		if ready := r.ready(now); len(ready) > 0 {
 			if e.refresh(ctx, i, ready) {
 				r.deafAt, changed = time.Time{}, true // the kernel tells
 			}
+			e.rest = rest(restFactor)
 		}
 	}
-	// What emit does with its time is no reason to look less often.
-	e.rest = time.Now().Add(restFactor * (e.w.processorTime() - spent))
 	return changed
 }
 

@@ -33,7 +33,7 @@ type told struct {
 }
 
 func newTold() *told {
-	return &told{events: make(chan fsnotify.Event), errors: make(chan error), dirs: make(map[string]bool)}
+	return &told{events: make(chan fsnotify.Event, 1024), errors: make(chan error), dirs: make(map[string]bool)}
 }
 
 func (s *told) Add(dir string) error {
