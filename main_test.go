@@ -443,6 +443,8 @@ func TestLookingWritesNothing(t *testing.T) {
 		{root},
 		{"verify", "x", "--claim-id", "c", "--root", root},
 		{"wait", "x", "--timeout", "0", "--root", root},
+		{"watch", "--timeout", "0", root},
+		{"watch", "--json", "--all", "--timeout", "300ms", root},
 		{"why", "x", "--observe", "1ms", "--root", root},
 		{"break", "x", "--root", root},
 		{"break", filepath.Join(root, "link.lock"), "--dry-run", "--root", root},
@@ -536,7 +538,7 @@ func TestReadmeKnowsTheVerbs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{
-		"ls", "why", "claim", "verify", "release", "acquire", "run", "wait", "break", "sweep", "epoch", "log", "demo", "version",
+		"ls", "why", "watch", "claim", "verify", "release", "acquire", "run", "wait", "break", "sweep", "epoch", "log", "demo", "version",
 		"completion",
 	} {
 		if !regexp.MustCompile("`(holdfast )?" + verb + `[ ` + "`" + `\[]`).Match(readme) {

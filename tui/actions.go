@@ -70,6 +70,8 @@ func (m *model) whyNotHere(what intent, r *row) string {
 		return m.notSweepable()
 	case r == nil:
 		return "No entry is under the cursor."
+	case acting(what) != "" && !r.entry.Unseen.IsZero():
+		return m.notSeen(r)
 	}
 	switch what {
 	case intentClaim:
@@ -92,6 +94,11 @@ func (m *model) whyNotHere(what intent, r *row) string {
 	default:
 	}
 	return ""
+}
+
+// notSeen says that what a row tells of is not to be acted on: nobody knows what is there now.
+func (m *model) notSeen(r *row) string {
+	return fmt.Sprintf("%s was last seen %s and cannot be looked at: nothing is changed unseen.", r.name, momentWords(r.entry.Unseen, m.now))
 }
 
 // refused complains when an intent cannot be done with the entry of r now.
@@ -374,9 +381,12 @@ func (m *model) findRow(name string) (at int, err error) {
 
 // noNextStep says why there is no command to copy; "": there is one.
 func (m *model) noNextStep(r *row) string {
-	v := r.entry.Judge(m.now)
+	v := judge(r.entry, m.now)
 	if len(nextSteps(m.snap, r.entry, &v)) > 0 {
 		return ""
+	}
+	if !r.entry.Unseen.IsZero() {
+		return m.notSeen(r)
 	}
 	return fmt.Sprintf("No command is needed for %s: %s", r.name, v.Sentence)
 }

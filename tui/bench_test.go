@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,14 +30,43 @@ func BenchmarkViewOf10000(b *testing.B) {
 	}
 }
 
+// BenchmarkSnapshotOf10000 is what the screen has to do when one entry of 10,000 changed, and how much of a core ten such a
+// second take. To look for what changed is the inbox's, beside the screen. The picture after it is another line.
 func BenchmarkSnapshotOf10000(b *testing.B) {
-	d := sit(b, screenFor(), 140, 40)
-	first, second := many(10_000, noon), many(10_000, noon)
-	d.see(first)
-	changes := watch.Diff(first, second)
-	b.ResetTimer()
-	for b.Loop() {
-		d.tellAt(delivery{snapshot: second, changes: changes}, noon)
+	for _, name := range []string{"", "state:live", "beat>5s", "app-12", "picture", "changes"} {
+		b.Run(name, func(b *testing.B) {
+			d := sit(b, screenFor(), 140, 40)
+			d.see(many(10_000, noon))
+			if name != "picture" && name != "changes" {
+				d.filter, _ = parseFilter(name)
+				d.refill()
+			}
+			last, i := d.snap, 0
+			for b.Loop() {
+				b.StopTimer()
+				i++
+				next := *last
+				next.Seq++
+				next.Entries = slices.Clone(last.Entries)
+				e := *next.Entries[i*7919%len(next.Entries)]
+				e.Raw = fmt.Append(nil, i)
+				next.Entries[i*7919%len(next.Entries)] = &e
+				changes := []watch.Change{{Time: noon, Event: watch.Renewed, Kind: e.Kind, Root: e.Root, Path: e.Path}}
+				if name != "changes" {
+					b.StartTimer()
+				}
+				d.tellAt(delivery{snapshot: &next, changes: changes}, noon)
+				b.StartTimer()
+				switch name {
+				case "picture":
+					_ = d.view()
+				case "changes":
+					watch.Diff(last, &next)
+				}
+				last = &next
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)*10/1e9*100, "%core-at-10/s")
+		})
 	}
 }
 

@@ -103,8 +103,8 @@ func (m *model) detailLines(r rect) []string {
 // brief is the overview in five lines.
 func (m *model) brief(r *row, w int) []string {
 	p := m.paint
-	v := r.entry.Judge(m.now)
-	lines := m.sentenceLines(v, w, 2)
+	v := judge(r.entry, m.now)
+	lines := m.sentenceLines(v, sentence(r.entry, v, m.now), w, 2)
 	var saw []string
 	for _, c := range v.Evidence {
 		if c.Skipped == "" && c.Speaks != proc.Neither {
@@ -127,7 +127,7 @@ func (m *model) brief(r *row, w int) []string {
 	if waits == "" || len(lines) == 1 { // a long sentence says why: whoever waits and the next step need the room
 		oneLine("why", strings.Join(saw, "; "))
 	}
-	oneLine("clears", text.Clears(v, m.now))
+	oneLine("clears", clears(r.entry, v, m.now))
 	oneLine("waits", strings.TrimPrefix(waits, oneWaits))
 	if len(lines) < mediumDetail {
 		steps := nextSteps(m.snap, r.entry, &v)
@@ -144,23 +144,27 @@ func (m *model) brief(r *row, w int) []string {
 
 // tokenStep is the key that removes the token which blocks the lock; "": none does, or nothing may be changed.
 func (m *model) tokenStep(r *row) string {
-	if m.readOnly || blockingToken(r.entry, m.now) == nil {
+	if m.readOnly || !r.entry.Unseen.IsZero() || blockingToken(r.entry, m.now) == nil {
 		return ""
 	}
 	return "B remove that token (plan first)"
 }
 
-// nextSteps are the next safe commands but the one whose answer is on the screen already.
+// nextSteps are the next safe commands but the one whose answer is on the screen already. None follows from what cannot
+// be looked at.
 func nextSteps(s *watch.Snapshot, e *watch.Entry, v *verdict.Verdict) []string {
+	if !e.Unseen.IsZero() {
+		return nil
+	}
 	return slices.DeleteFunc(s.Next(e, v), func(step string) bool { return strings.HasPrefix(step, "holdfast why ") })
 }
 
-// sentenceLines are the state and the verdict's sentence, in at most limit lines.
-func (m *model) sentenceLines(v verdict.Verdict, w, limit int) []string {
+// sentenceLines are the state and a sentence about it, in at most limit lines.
+func (m *model) sentenceLines(v verdict.Verdict, says string, w, limit int) []string {
 	p := m.paint
 	word := p.State(v.State)
 	head := 1 + text.Width(word) + 2
-	parts := p.wrap(p.Safe(v.Sentence), w-head)
+	parts := p.wrap(p.Safe(says), w-head)
 	if len(parts) > limit {
 		parts[limit-1] = strings.Join(parts[limit-1:], " ") // put cuts it
 		parts = parts[:limit]
@@ -179,7 +183,7 @@ func (m *model) sentenceLines(v verdict.Verdict, w, limit int) []string {
 // overview is all that is known: the verdict, who, when it clears, why, what each original would do, what next.
 func (m *model) overview(r *row, w int) []string {
 	p, e := m.paint, r.entry
-	v := r.entry.Judge(m.now)
+	v := judge(e, m.now)
 	word := p.State(v.State)
 	head := p.line(w).put(plain, " ").put(stateTone(v.State), word)
 	if v.Cause != "" {
@@ -189,7 +193,7 @@ func (m *model) overview(r *row, w int) []string {
 		head.put(plain, "  "+marks)
 	}
 	lines := []string{head.String()}
-	for _, s := range p.wrap(p.Safe(v.Sentence), w-2) {
+	for _, s := range p.wrap(p.Safe(sentence(e, v, m.now)), w-2) {
 		lines = append(lines, p.line(w).put(plain, " "+s).String())
 	}
 	lines = append(lines, "")

@@ -168,6 +168,8 @@ func (m *model) changeOf(kind dialogKind, t *target, e *watch.Entry) string {
 	switch {
 	case e == nil:
 		return "It is gone since this plan was made."
+	case !e.Unseen.IsZero():
+		return "It cannot be looked at since this plan was made: nobody knows what is there now."
 	case kind == dialogRelease:
 		if own := m.hold(e); own == nil || own.nonce != t.nonce {
 			return "This screen does not hold it any more."

@@ -26,9 +26,9 @@ type Export struct {
 
 // exported is what ^s came to.
 type exported struct {
-	paths   []string // what was written, whole
-	entries int
-	err     error
+	paths []string // what was written, whole
+	what  string   // of the picture
+	err   error
 }
 
 // export has the picture that is drawn written, every entry of it, whatever the list leaves out.
@@ -41,12 +41,22 @@ func (m *model) export() []command {
 		m.complain("Nothing is exported: this screen was given no form for it.")
 		return nil
 	}
-	m.say("Exporting %s%s", text.Count(len(m.snap.Entries), "entry"), m.paint.Ellipsis())
+	what := m.countWords()
+	m.say("Exporting %s%s", what, m.paint.Ellipsis())
 	snap, exports, dir, at := m.snap, m.exports, m.exportDir, m.clock
 	return []command{{run: func(context.Context) any {
 		paths, err := writeExports(dir, snap, exports, at)
-		return exported{paths, len(snap.Entries), err}
+		return exported{paths, what, err}
 	}}}
+}
+
+// countWords are how much the picture holds, in the header's own count, and what that leaves to be told with its lock.
+func (m *model) countWords() string {
+	words := text.Count(m.total, "entry")
+	if parts := len(m.all) - m.total; parts > 0 {
+		words += fmt.Sprintf(" and %d of their tokens and temps", parts)
+	}
+	return words
 }
 
 func (m *model) exportDone(x exported) {
@@ -60,7 +70,7 @@ func (m *model) exportDone(x exported) {
 	written := strings.Join(names, " and ")
 	switch {
 	case x.err == nil:
-		m.say("Exported %s: %s", text.Count(x.entries, "entry"), written)
+		m.say("Exported %s: %s", x.what, written)
 	case written == "":
 		m.complain("Not exported: %v", x.err)
 	default:

@@ -32,6 +32,7 @@ func TestExportWritesNewFilesForTheirOwnerAlone(t *testing.T) {
 	d := exporting(t)
 	d.refuses("ctrl+s", "nothing was looked at yet")
 	d.see(everything(noon))
+	d.wants("16 entries 1 token")
 	d.press("!") // what the list leaves out is exported all the same
 	for range 2 {
 		d.finish(d.press("ctrl+s"))
@@ -47,6 +48,7 @@ func TestExportWritesNewFilesForTheirOwnerAlone(t *testing.T) {
 			t.Errorf("%s: mode %v, %q", name, info.Mode(), content)
 		}
 	}
+	d.wants("Exported 16 entries and 1 of their tokens and temps: ")
 	if want := filepath.Join(d.exportDir, "holdfast-20260314-140229-2.json and .txt"); !strings.Contains(d.note.text, want) {
 		t.Errorf("%q does not name %s", d.note.text, want)
 	}

@@ -19,15 +19,52 @@ type Fact struct{ Head, Says string }
 // skipped is the head of evidence that could not be had.
 const skipped = "skipped"
 
+// judge is the verdict on an entry at now, or at the end of the time in which it was seen: of what cannot be looked at any
+// more nobody knows what has become of it.
+func judge(e *watch.Entry, now time.Time) verdict.Verdict {
+	if !e.Unseen.IsZero() && now.After(e.Unseen) {
+		now = e.Unseen
+	}
+	return e.Judge(now)
+}
+
+// sentence is the verdict's, after when the entry was seen last where it cannot be looked at.
+func sentence(e *watch.Entry, v verdict.Verdict, now time.Time) string {
+	if e.Unseen.IsZero() {
+		return v.Sentence
+	}
+	return "Last seen " + momentWords(e.Unseen, now) + ", cannot be looked at. " + v.Sentence
+}
+
+// clears is text.Clears, of what can be looked at.
+func clears(e *watch.Entry, v verdict.Verdict, now time.Time) string {
+	if e.Unseen.IsZero() {
+		return text.Clears(v, now)
+	}
+	return "nobody can tell: its place cannot be looked at"
+}
+
+// momentWords are a moment that has passed: the time, and the day where that is not today's.
+func momentWords(at, now time.Time) string {
+	at, now = at.Local(), now.Local()
+	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return at.Format("15:04")
+	}
+	return at.Format("2006-01-02 15:04")
+}
+
 // Facts are what is known at now of an entry of the snapshot, but for its state, its marks and the verdict's sentence:
 // when it clears and what to do, who holds it, the evidence, what each original would do, and from where it was seen.
 func Facts(s *watch.Snapshot, e *watch.Entry, now time.Time) []Fact {
-	v := e.Judge(now)
+	v := judge(e, now)
 	var facts []Fact
 	add := func(head, format string, args ...any) {
 		facts = append(facts, Fact{head, fmt.Sprintf(format, args...)})
 	}
-	if when := text.Clears(v, now); when != "" {
+	if !e.Unseen.IsZero() {
+		add("unseen", "since %s its place cannot be looked at: all this is what was seen there last", momentWords(e.Unseen, now))
+	}
+	if when := clears(e, v, now); when != "" {
 		add("clears", "%s", when)
 	}
 	facts = append(facts, waitFacts(e)...)

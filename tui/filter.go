@@ -15,6 +15,7 @@ import (
 type filter struct {
 	text  string // as typed
 	terms []part
+	timed bool // what it lets through changes with time alone
 }
 
 // part is one word of a filter.
@@ -41,8 +42,14 @@ func parseFilter(s string) (filter, error) {
 			return filter{}, err
 		}
 		f.terms = append(f.terms, t)
+		f.timed = f.timed || isTimed(strings.ToLower(word))
 	}
 	return f, nil
+}
+
+// isTimed reports whether what a word lets through changes with time alone.
+func isTimed(word string) bool {
+	return strings.HasPrefix(word, "state:") || strings.HasPrefix(word, "beat")
 }
 
 func parseTerm(word string) (func(*row, time.Time) bool, error) {
@@ -65,7 +72,7 @@ func parseTerm(word string) (func(*row, time.Time) bool, error) {
 	case "state":
 		for s := verdict.Unknown; s <= verdict.Litter; s++ {
 			if s.String() == value {
-				return func(r *row, now time.Time) bool { return r.entry.Judge(now).State == s }, nil
+				return func(r *row, now time.Time) bool { return r.stateAt(now) == s }, nil
 			}
 		}
 		return nil, fmt.Errorf("no state %q; live late stopped remote unknown expired dead unreadable free", value)
@@ -107,8 +114,7 @@ func parseBeat(s string, holds func(age, limit time.Duration) bool) (func(*row, 
 		return nil, fmt.Errorf("beat> wants a time as 30s or 5m, not %q", s)
 	}
 	return func(r *row, now time.Time) bool {
-		beat := r.entry.Beat()
-		return !beat.IsZero() && holds(verdict.Age(beat, now), limit)
+		return !r.beat.IsZero() && holds(verdict.Age(r.beat, now), limit)
 	}, nil
 }
 

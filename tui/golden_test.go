@@ -11,6 +11,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"holdfast/fslock/verdict"
 	"holdfast/watch"
 )
 
@@ -79,11 +80,12 @@ func TestEveryStateAtEverySize(t *testing.T) {
 	}{{"140x40", 140, 40}, {"80x24", 80, 24}, {"50x12", 50, 12}} {
 		for _, look := range []struct {
 			name  string
+			plain bool
 			ascii bool
-		}{{"nocolor", false}, {"ascii", true}} {
+		}{{"colour", false, false}, {"nocolor", true, false}, {"ascii", true, true}} {
 			t.Run(size.name+"-"+look.name, func(t *testing.T) {
 				s := screenFor()
-				s.NoColor, s.ASCII = true, look.ascii
+				s.NoColor, s.ASCII = look.plain, look.ascii
 				d := sit(t, s, size.w, size.h)
 				d.see(everything(noon))
 				compareGolden(t, size.name+"-"+look.name, d)
@@ -248,5 +250,32 @@ func TestPicturesOfPlacesWithoutEntries(t *testing.T) {
 			c.do(d)
 			compareGolden(t, c.name, d)
 		})
+	}
+}
+
+// The picture of every state is one: none is left out, nor any flag that a snapshot brings.
+func TestThePictureOfEveryStateHasEachOfThem(t *testing.T) {
+	states := map[verdict.State]bool{}
+	var flags verdict.Flag
+	tokens := 0
+	for _, e := range everything(noon).Entries {
+		states[e.Verdict.State] = true
+		flags |= e.Verdict.Flags
+		if e.Kind == watch.Token {
+			tokens++
+		}
+	}
+	for s, says := range stateHelp() {
+		if says != "" && !states[verdict.State(s)] {
+			t.Errorf("no entry is %v", verdict.State(s))
+		}
+	}
+	for _, f := range []verdict.Flag{verdict.IsBlocked, verdict.LongHeld, verdict.EpochFlag} {
+		if !flags.Has(f) {
+			t.Errorf("no entry has %v", f.Strings())
+		}
+	}
+	if tokens == 0 {
+		t.Error("there is no token")
 	}
 }

@@ -140,22 +140,55 @@ func (m *model) headLine() string {
 		// What could not be seen may be stuck.
 		return l.put(bad, m.paint.Cut(text.Count(n, "place")+" could not be looked at. Nothing else is stuck.", m.w-2)).String()
 	}
-	tone, hint := good, ""
+	tone := good
 	if len(m.stuck) > 0 {
 		tone = bad
 	}
-	switch {
-	case len(m.stuck) > 1:
-		hint = "! shows them."
-	case len(m.stuck) == 1 && !m.readOnly && blockingToken(m.stuck[0], m.now) != nil:
-		hint = "B shows how."
-	}
-	return l.put(tone, Headline(m.paint.Style, m.stuck, hint, m.w-2)).String()
+	return l.put(tone, Headline(m.paint.Style, m.stuck, m.stuckHint(), m.w-1)).String()
 }
 
+// stuckHint is the key that comes next to whoever reads that something is stuck; "": none does more than is seen.
+func (m *model) stuckHint() string {
+	if len(m.stuck) == 0 {
+		return ""
+	}
+	only, hides := len(m.stuck) == 1, "The filter hides them: esc."
+	if only {
+		hides = "The filter hides it: esc."
+	}
+	listed := slices.ContainsFunc(m.rows, func(r *row) bool { return isStuck(r.entry) })
+	switch onIt := m.selected == refOf(m.stuck[0]); {
+	case only && onIt && m.tokenStep(m.current()) != "":
+		return "B shows how."
+	case only && onIt && !m.zoomed:
+		return "enter shows why."
+	case only && onIt:
+		return ""
+	case !listed && m.filter.text != "":
+		return hides
+	case !listed && m.shows == problemRows, m.shows == problemRows && !only:
+		return ""
+	case m.shows == problemRows:
+		return "g goes to it."
+	case only:
+		return "! goes to it."
+	default:
+		return "! shows them."
+	}
+}
+
+// What the headline leaves of a name before something else is left out: how many more there are, the end of the reason,
+// the hint.
+const (
+	nameBeforeMore = 26
+	nameBeforeWhy  = 16
+	nameBeforeHint = 8
+	leastWhy       = 12
+)
+
 // Headline says in one line of safe text whether anything is stuck, which is what Snapshot.Stuck returns. hint is
-// what to do about it. Where the line is longer than w cells, what can be missed is left out, and then the name in it is
-// cut; w is 0 where any length will do.
+// what to do about it. Where the line is longer than w cells, the name in it is cut first, then it is left out how many
+// more there are, then the end of the reason, and the hint last; w is 0 where any length will do.
 func Headline(st text.Style, stuck []*watch.Entry, hint string, w int) string {
 	if len(stuck) == 0 {
 		return "Nothing is stuck."
@@ -165,7 +198,8 @@ func Headline(st text.Style, stuck []*watch.Entry, hint string, w int) string {
 	if h := first.Holder(); h != nil && first.Verdict.Claimable.When != verdict.Blocked {
 		why = fmt.Sprintf("pid %d is stopped", h.PID)
 	}
-	lead, tail, more := fmt.Sprintf("%d stuck: ", len(stuck)), ", "+st.Safe(why)+".", ""
+	why = st.Safe(why)
+	lead, more := fmt.Sprintf("%d stuck: ", len(stuck)), ""
 	if n := len(stuck) - 1; n > 0 {
 		more = fmt.Sprintf(" And %d more.", n)
 	}
@@ -173,12 +207,32 @@ func Headline(st text.Style, stuck []*watch.Entry, hint string, w int) string {
 		hint = " " + hint
 	}
 	place := placeIn(st, first, 0)
-	for _, end := range []string{more + hint, hint, ""} {
-		if s := lead + place + tail + end; w == 0 || text.Width(s) <= w {
-			return s
+	if w == 0 {
+		return lead + place + ", " + why + "." + more + hint
+	}
+	rest := w - text.Width(lead+", .")
+	least, says, end := nameBeforeHint, leastWhy, ""
+	for _, c := range []struct {
+		least, says int // cells of the name and of the reason
+		end         string
+	}{
+		{nameBeforeMore, text.Width(why), more + hint},
+		{nameBeforeWhy, text.Width(why), hint},
+		{nameBeforeWhy, leastWhy, hint},
+		{nameBeforeHint, leastWhy, hint},
+	} {
+		if rest-text.Width(c.end) >= min(c.least, text.Width(place))+c.says {
+			least, says, end = c.least, c.says, c.end
+			break
 		}
 	}
-	return lead + placeIn(st, first, max(w-text.Width(lead)-text.Width(tail), minName)) + tail
+	rest -= text.Width(end)
+	says = max(says, min(text.Width(why), rest-min(least, text.Width(place))))
+	s := lead + placeIn(st, first, max(nameBeforeHint, rest-says)) + ", " + st.Cut(why, says)
+	if text.Width(why) <= says {
+		s += "."
+	}
+	return s + end
 }
 
 // placeIn is where an entry is, and the name that a person knows: "inspect/8eb3…/writer.lease (web-app)". It is safe
@@ -321,8 +375,8 @@ func (m *model) verdictLine() string {
 	if r == nil {
 		return l.String()
 	}
-	v := r.entry.Judge(m.now)
-	return l.put(stateTone(v.State), m.paint.Symbol(v.State)+" ").put(plain, m.paint.Safe(v.Sentence)).String()
+	v := judge(r.entry, m.now)
+	return l.put(stateTone(v.State), m.paint.Symbol(v.State)+" ").put(plain, m.paint.Safe(sentence(r.entry, v, m.now))).String()
 }
 
 // footerLine is the line that is typed, or the keys.
@@ -347,14 +401,22 @@ func (m *model) footerLine() string {
 		l.put(strong, "/").put(plain, before).put(strong, p.glyph(caretGlyph)).put(plain, behind)
 		return l.put(plain, "  ").put(tone, end).String()
 	}
-	position := strings.TrimSpace(m.position())
-	for i, h := range fitting(m.hints(), m.w-l.used-text.Width(position)-1) {
-		if i > 0 {
-			l.put(plain, "  ")
-		}
-		l.put(strong, h.key).put(plain, " "+h.says)
+	for _, h := range m.footerHints() {
+		l.to(h.x).put(strong, h.key).put(plain, " "+h.says)
 	}
-	return l.right(plain, position).String()
+	return l.right(plain, strings.TrimSpace(m.position())).String()
+}
+
+// footerHints are the keys that the footer has room for, each where it stands.
+func (m *model) footerHints() []hint {
+	const from = 1
+	hints := fitting(m.hints(), m.w-from-text.Width(strings.TrimSpace(m.position()))-1)
+	x := from
+	for i := range hints {
+		hints[i].x = x
+		x += hints[i].width()
+	}
+	return hints
 }
 
 // maxNoteLines is how many lines a note may take: what an error says must not be cut where it matters.
@@ -380,9 +442,16 @@ func (m *model) noteLines() []string {
 }
 
 // hint is a key and what it does, in a word.
-type hint struct{ key, says string }
+type hint struct {
+	key, says string
+	press     string // the key that a click on it presses; "": none
+	x         int    // where it begins in the footer
+}
 
-func (h hint) width() int { return text.Width(h.key) + 1 + text.Width(h.says) + 2 }
+func (h hint) words() string { return h.key + " " + h.says }
+
+// width is what it takes in the footer, with the space behind it.
+func (h hint) width() int { return text.Width(h.words()) + 2 }
 
 // fitting leaves out hints from the end until the rest fits; the last two, help and quit, go last.
 func fitting(hints []hint, room int) []hint {
@@ -404,18 +473,18 @@ func (m *model) hints() []hint {
 	case m.dialog != nil:
 		return nil
 	case m.actions != nil:
-		return []hint{{"j k", "choose"}, {"enter", "do"}, {"esc", "close"}}
+		return []hint{{key: "j k", says: "choose"}, {key: "enter", says: "do", press: "enter"}, {key: "esc", says: "close", press: "esc"}}
 	case m.help:
-		return []hint{{"j k", "scroll"}, {"esc", "close"}}
+		return []hint{{key: "j k", says: "scroll"}, {key: "esc", says: "close", press: "esc"}}
 	}
 	var hints []hint
 	if m.zoomed || m.focused {
-		hints = append(hints, hint{"esc", "back"}, hint{"[ ]", "tab"}, hint{"j k", "scroll"})
+		hints = append(hints, hint{key: "esc", says: "back", press: "esc"}, hint{key: "[ ]", says: "tab", press: "]"}, hint{key: "j k", says: "scroll"})
 	}
 	var acts, rest []hint // what can be done here comes first: the end is left out where there is no room
 	for _, g := range m.keys {
 		for _, b := range g.bindings {
-			switch h := (hint{b.Help().Key, b.foot}); {
+			switch h := (hint{key: b.Help().Key, says: b.foot, press: b.Keys()[0]}); {
 			case b.foot == "" || !m.offers(b.intent):
 			case acting(b.intent) != "":
 				acts = append(acts, h)

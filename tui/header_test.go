@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"holdfast/fslock/proc"
+	"holdfast/fslock/verdict"
+	"holdfast/tui/text"
 	"holdfast/watch"
 )
 
@@ -37,10 +40,10 @@ func TestHeaderSaysHowItLooksAtEverySize(t *testing.T) {
 		s.ReadOnly, s.NoColor = true, true
 		d := sit(t, s, c.w, 24)
 		d.see(c.s)
-		d.tokens = 19
 		if c.held {
 			d.holding("agent-1")
 		}
+		d.tokens = 19
 		if got := oneSpaced(d.headerLine()); got != c.want {
 			t.Errorf("at %d: got %q, want %q", c.w, got, c.want)
 		}
@@ -57,7 +60,8 @@ func TestHeaderSaysHowItLooksAtEverySize(t *testing.T) {
 	}
 }
 
-func TestHeadlineCutsNothingButTheName(t *testing.T) {
+// The hint says what to press: it is the last that a narrow screen leaves out.
+func TestHeadlineCutsTheNameFirst(t *testing.T) {
 	d := opened(t, 80, 24)
 	stopped := d.stuck[len(d.stuck)-1:]
 	for _, c := range []struct {
@@ -67,18 +71,96 @@ func TestHeadlineCutsNothingButTheName(t *testing.T) {
 	}{
 		{nil, 0, "Nothing is stuck."},
 		{stopped, 0, "1 stuck: index/8eb3…/cache.lock (web-app), pid 48377 is stopped. Go."},
-		{stopped, 69, "1 stuck: index/8eb3…/cache.lock (web-app), pid 48377 is stopped. Go."},
-		{stopped, 67, "1 stuck: index/8eb3…/cache.lock (web-app), pid 48377 is stopped."},
-		{stopped, 60, "1 stuck: index/…/cache.lock (web-app), pid 48377 is stopped."},
-		{stopped, 20, "1 stuck: inde…/cache.lock (web-app), pid 48377 is stopped."},
+		{stopped, 68, "1 stuck: index/8eb3…/cache.lock (web-app), pid 48377 is stopped. Go."},
+		{stopped, 67, "1 stuck: index/8eb…/cache.lock (web-app), pid 48377 is stopped. Go."},
+		{stopped, 60, "1 stuck: in…/cache.lock (web-app), pid 48377 is stopped. Go."},
+		{stopped, 52, "1 stuck: inde…/cache.lock, pid 48377 is stopped. Go."},
+		{stopped, 45, "1 stuck: inde…/cache.lock, pid 48377 is… Go."},
+		{append(stopped, stopped...), 80, "2 stuck: index/8eb3…/cache.lock (web-app), pid 48377 is stopped. And 1 more. Go."},
+		{append(stopped, stopped...), 79, "2 stuck: index/8eb…/cache.lock (web-app), pid 48377 is stopped. And 1 more. Go."},
 		{append(stopped, stopped...), 69, "2 stuck: index/8eb3…/cache.lock (web-app), pid 48377 is stopped. Go."},
 		{d.stuck[1:2], 0, "1 stuck: uncounted, blocked by " + d.stuck[1].Verdict.Claimable.By + ". Go."},
 	} {
 		got := Headline(d.paint.Style, c.stuck, "Go.", c.w)
 		if got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
+			t.Errorf("at %d: got %q, want %q", c.w, got, c.want)
+		}
+		if c.w > 0 && text.Width(got) > c.w {
+			t.Errorf("%q is wider than %d", got, c.w)
 		}
 	}
+}
+
+func TestHeadlineSaysAllOnAnOrdinaryTerminal(t *testing.T) {
+	w := &world{at: noon}
+	all := everything(noon)
+	for _, e := range all.Entries {
+		if strings.HasSuffix(e.Path, "inspect/8eb3d10c88aa02f1/writer.lease") || e.Kind == watch.Token {
+			w.entries = append(w.entries, e)
+		}
+	}
+	d := sit(t, screenFor(), 80, 24)
+	d.see(w.snapshot())
+	d.wants("1 stuck: inspect/8e…/writer.lease, blocked by a token of old-host. B shows how.")
+	d.paint.ASCII = true
+	d.wants("1 stuck: inspect/8e~/writer.lease, blocked by a token of old-host. B shows how.")
+}
+
+// deadAndStopped is a snapshot in which a stopped lock stands far below what is dead.
+func deadAndStopped(at time.Time) *watch.Snapshot {
+	w := &world{at: at}
+	for i := range 30 {
+		w.lease(fmt.Sprintf("crashed-%02d", i), 3*time.Second, dead(proc.Gone), nil)
+	}
+	w.lock("index/a/cache.lock", "", 4*time.Minute, alive(48377), func(f *verdict.LockFacts) { f.Proc.Condition = proc.Stopped })
+	return w.snapshot()
+}
+
+// What is stuck is in sight from the beginning, and whatever else is chosen, the key that the headline names leads to it.
+func TestHeadlineNamesTheKeyThatLeadsToWhatIsStuck(t *testing.T) {
+	d := sit(t, screenFor(), 80, 24)
+	d.see(deadAndStopped(noon))
+	const stopped = storage + "/index/a/cache.lock"
+	at := func() string { return d.current().entry.Path }
+	if at() != stopped {
+		t.Errorf("the cursor begins at %s", at())
+	}
+	d.wants("1 stuck: index/a/cache.lock, pid 48377 is stopped. enter shows why.")
+	d.wants("⊜ STOPPED index/a/cache.lock")
+	d.press("g")
+	d.wants("is stopped. ! goes to it.")
+	d.press("!")
+	if at() != stopped || d.cursor != 0 || d.top != 0 {
+		t.Errorf("! leads to row %d, %s", d.cursor, at())
+	}
+	d.press("j", "j")
+	d.wants("is stopped. g goes to it.")
+	d.press("g")
+	if at() != stopped {
+		t.Errorf("g leads to %s", at())
+	}
+	d.press("!")
+	if at() != stopped {
+		t.Errorf("the way back leads to %s", at())
+	}
+	d.press("g", "N") // back over the end: the last problem
+	if at() != stopped {
+		t.Errorf("N leads to %s", at())
+	}
+	d.press("/")
+	d.types("crashed")
+	d.wants("The filter hides it: esc.")
+	d.press("enter", "esc")
+	d.wants("! goes to it.")
+	d.press("s") // another order has another first
+	d.press("!")
+	if at() != stopped {
+		t.Errorf("! leads to %s", at())
+	}
+	d.see(everything(noon))
+	d.wants("4 stuck: symbols/77aa…/cache.lock, blocked by a symlink in its place.")
+	d.press("1")
+	d.wants("! shows them.")
 }
 
 func TestReadOnlyScreenNamesNoKeyThatClaims(t *testing.T) {

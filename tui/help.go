@@ -35,8 +35,13 @@ func (m *model) helpLines(w int) []string {
 		}
 	}
 	lines = append(lines, "")
+	for _, s := range p.wrap("The header counts leases and locks, and tokens and temps that have no lock, as entries; "+
+		"those beside a lock are told with it.", w-2) {
+		lines = append(lines, p.line(w).put(plain, " "+s).String())
+	}
 	marks := strings.TrimSpace("* this screen holds it   " + p.Marks(verdict.IsBlocked, 0) + " blocked   clock a time that cannot be right   " +
-		"held a lock held for over ten minutes   legacy alive by pid alone   epoch its counter is damaged or behind")
+		"held a lock held for over ten minutes   legacy alive by pid alone   epoch its counter is damaged or behind   " +
+		UnseenMark + " its place cannot be looked at any more")
 	for _, s := range p.wrap(marks, w-2) {
 		lines = append(lines, p.line(w).put(plain, " "+s).String())
 	}

@@ -1,8 +1,11 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"holdfast/watch"
 )
 
 // press finds out who a key is for: the question that is open, the line that is typed, or the list.
@@ -200,13 +203,43 @@ func (m *model) do(what intent) []command {
 	return nil
 }
 
-// showRows changes which entries the list shows; what is shown already goes back to all.
+// showRows changes which entries the list shows; what is shown already goes back to all. The problems begin at what is
+// stuck: the headline sends people there.
 func (m *model) showRows(which kindOfRows) {
 	if m.shows == which {
 		which = allRows
 	}
 	m.shows = which
 	m.refill()
+	if which == problemRows {
+		m.goToStuck()
+	}
+}
+
+// goToStuck puts the cursor on the first row of what is stuck, unless it is on one already.
+func (m *model) goToStuck() {
+	if r := m.current(); r != nil && isStuck(r.entry) {
+		return
+	}
+	if at := slices.IndexFunc(m.rows, func(r *row) bool { return isStuck(r.entry) }); at >= 0 {
+		m.goTo(at)
+	}
+}
+
+// isStuck reports whether the headline counts the entry.
+func isStuck(e *watch.Entry) bool {
+	return e.Verdict.Stuck && (e.Kind == watch.Lease || e.Kind == watch.Lock)
+}
+
+// stuckFirst orders the problems: what does not clear by itself comes before all that does.
+func (m *model) stuckFirst(a, b *row) int {
+	if m.shows != problemRows || isStuck(a.entry) == isStuck(b.entry) {
+		return 0
+	}
+	if isStuck(a.entry) {
+		return -1
+	}
+	return 1
 }
 
 // goTo puts the cursor on a row, within the list.
@@ -328,7 +361,7 @@ func (m *model) copyNext() []command {
 	if m.refused(intentCopyNext, r) {
 		return nil
 	}
-	v := r.entry.Judge(m.now)
+	v := judge(r.entry, m.now)
 	steps := nextSteps(m.snap, r.entry, &v)
 	m.say("Sent to the clipboard: %s", steps[0])
 	return []command{{copy: steps[0]}}

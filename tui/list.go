@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"holdfast/fslock/verdict"
 	"holdfast/tui/text"
@@ -69,7 +70,7 @@ func (m *model) columnsIn(w int) (count Column, widths [columns]int) {
 }
 
 func (m *model) rowLine(r *row, chosen bool, w int, count Column, widths *[columns]int) string {
-	v := r.entry.Judge(m.now)
+	v, unseen := r.verdictAt(m.now), !r.entry.Unseen.IsZero()
 	l := m.paint.line(w)
 	mark := " "
 	if chosen {
@@ -82,7 +83,7 @@ func (m *model) rowLine(r *row, chosen bool, w int, count Column, widths *[colum
 	l.put(strong, mark+sign)
 	l.reverse = chosen && !m.focused
 	body, stateColour := plain, stateTone(v.State)
-	if m.stale() {
+	if m.stale() || unseen {
 		body, stateColour = faint, faint // what is drawn may not be so any more
 	}
 	for c := range count {
@@ -93,6 +94,8 @@ func (m *model) rowLine(r *row, chosen bool, w int, count Column, widths *[colum
 			l.cell(body, nameCell(m.paint.Style, r.name, m.marks(r, v), widths[c]), widths[c])
 		case c == ColHolder:
 			l.cell(body, holderIn(m.paint.Style, r.holder, widths[c]), widths[c])
+		case c == ColLeft && unseen:
+			l.put(body, m.paint.PadLeft("-", widths[c]))
 		case c.Number():
 			l.put(body, m.paint.PadLeft(c.Cell(m.paint.Style, r.entry, v, m.now), widths[c]))
 		default:
@@ -119,12 +122,24 @@ func nameCell(st text.Style, name, marks string, w int) string {
 	return st.CutMiddle(name, w-text.Width(marks)) + marks
 }
 
+// UnseenMark is the mark of what cannot be looked at any more.
+const UnseenMark = "unseen"
+
 func (m *model) marks(r *row, v verdict.Verdict) string {
 	flags := v.Flags
 	if m.hold(r.entry) != nil {
 		flags |= verdict.Mine
 	}
-	return m.paint.Marks(flags, r.entry.Held(m.now))
+	return m.marksOf(r.entry, flags, r.entry.Held(m.now))
+}
+
+// marksOf are the marks of an entry that has these flags and has been held that long.
+func (m *model) marksOf(e *watch.Entry, flags verdict.Flag, held time.Duration) string {
+	marks := m.paint.Marks(flags, held)
+	if !e.Unseen.IsZero() {
+		marks = strings.TrimSpace(UnseenMark + " " + marks)
+	}
+	return marks
 }
 
 // emptyLines say why the list is empty and what can be done about it.
@@ -160,16 +175,39 @@ func Empty(s *watch.Snapshot) []string {
 	if len(s.Roots) == 0 {
 		return []string{"There is no place to look: no root was given, and no home directory or variable names one."}
 	}
-	lines := []string{"No lease (*.lease.json), lock (*.lock, *.lease) or reclaim token is in"}
+	none := "No lease (*.lease.json), lock (*.lock, *.lease) or reclaim token is in"
+	var seen, unseen []string
+	known := map[string]bool{}
 	for _, r := range s.Roots {
-		what := r.Kind
-		switch unseen := slices.ContainsFunc(s.Errors, func(e watch.EntryError) bool { return e.Path == r.Path }); {
-		case what == "missing" && unseen:
-			what = "could not be looked at"
-		case what == "missing":
-			what = "not there"
+		known[r.Path] = true
+		at := slices.IndexFunc(s.Errors, func(e watch.EntryError) bool { return e.Path == r.Path })
+		switch {
+		case at >= 0:
+			unseen = append(unseen, fmt.Sprintf("%s (chosen by %s): %s", r.Path, r.ChosenBy, errorWords(s.Errors[at])))
+		case r.Kind == "missing":
+			seen = append(seen, fmt.Sprintf("%s (not there; chosen by %s)", r.Path, r.ChosenBy))
+		default:
+			seen = append(seen, fmt.Sprintf("%s (%s; chosen by %s)", r.Path, r.Kind, r.ChosenBy))
 		}
-		lines = append(lines, fmt.Sprintf("%s (%s; chosen by %s)", r.Path, what, r.ChosenBy))
+	}
+	if slices.ContainsFunc(s.Errors, func(e watch.EntryError) bool { return !known[e.Path] }) {
+		none = "Not all could be looked at. As far as it could, no lease (*.lease.json), lock (*.lock, *.lease) or reclaim token is in"
+	}
+	var lines []string
+	if len(unseen) > 0 {
+		lines = append([]string{"Could not be looked at, so nothing is known of what is in"}, unseen...)
+	}
+	if len(seen) > 0 {
+		lines = append(append(lines, none), seen...)
 	}
 	return append(lines, "Look elsewhere: holdfast ROOT. To see what it looks like: holdfast demo.")
+}
+
+// errorWords are why a place could not be looked at, without the place where the error names that first.
+func errorWords(e watch.EntryError) string {
+	says := e.Err.Error()
+	if _, why, ok := strings.Cut(says, e.Path+": "); ok {
+		return why
+	}
+	return says
 }

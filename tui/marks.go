@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,11 +35,7 @@ func (m *model) dropMarks() {
 	if len(m.marked) == 0 {
 		return
 	}
-	kept := map[ref]bool{}
-	for _, r := range m.markedRows() {
-		kept[r.ref()] = true
-	}
-	m.marked = kept
+	maps.DeleteFunc(m.marked, func(what ref, _ bool) bool { return m.index[what] == nil })
 }
 
 // markedRows are the rows of what is marked, listed or not, the most urgent first.
@@ -47,8 +44,8 @@ func (m *model) markedRows() []*row {
 		return nil
 	}
 	var rows []*row
-	for _, r := range m.all {
-		if m.marked[r.ref()] {
+	for what := range m.marked {
+		if r := m.index[what]; r != nil {
 			rows = append(rows, r)
 		}
 	}
@@ -165,6 +162,9 @@ func (m *model) planMarked(what intent, rows []*row) *dialog {
 
 // planOne is the plan that one entry would get by itself, or why there is none.
 func (m *model) planOne(what intent, r *row) (*dialog, string) {
+	if !r.entry.Unseen.IsZero() {
+		return nil, m.notSeen(r)
+	}
 	if what == intentRelease {
 		if why := m.notReleasable(r); why != "" {
 			return nil, "this screen does not hold it"

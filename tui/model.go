@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"holdfast/fslock/proc"
-	"holdfast/tui/text"
 	"holdfast/watch"
 )
 
@@ -53,15 +52,22 @@ type model struct {
 	renewals []event
 	stuck    []*watch.Entry // of snap, the most urgent first
 	tokens   int
-	all      []*row // every entry of snap
-	total    int    // of those, all that are not told with another one
-	unshown  int    // of those, what the view and the filter leave out
+	all      []*row            // every entry of snap, in its order
+	spare    []*row            // the array that all had before
+	index    map[ref]*row      // all
+	litter   map[string][]*row // of all, the tokens and temps, by the lock that they belong to
+	total    int               // of all, those that are not told with another one
+	unshown  int               // of those, what the view and the filter leave out
 
 	longestName   int // of all, with its marks, in cells
 	longestHolder int // of all, in cells
+	names         tally
+	holders       tally
 
 	// The list.
-	rows     []*row // those that are shown, in order
+	rows     []*row   // those that are shown, in order
+	sorted   ordering // the order of rows
+	parts    bool     // what is told with its lock is listed too
 	selected ref
 	cursor   int
 	top      int // the first row on the screen
@@ -199,7 +205,7 @@ func (m *model) update(message any, now time.Time) []command {
 			m.complain("Not suspended: there is no shell that could make this screen go on.")
 		}
 	case pointing:
-		m.point(msg)
+		do = m.point(msg)
 	case tick:
 	}
 	if m.loading() {
@@ -273,31 +279,25 @@ func (m *model) holding(h holdings) {
 	changed := h.version != m.heldAt
 	m.held, m.heldAt = h.list, h.version
 	if changed && m.all != nil {
+		m.ownAll()
 		m.refill() // what is this screen's is a view of its own, and a word of the filter
 	}
 }
 
 // show makes the newest snapshot the one that is drawn.
 func (m *model) show(changes []watch.Change) {
-	m.record(changes)
+	older := m.snap
 	m.snap = m.fresh
 	if m.since.IsZero() {
 		m.since = m.snap.Time
 	}
-	m.all, m.tokens = rowsOf(m.snap, m.paint)
+	came, gone := m.follow(older)
+	m.record(changes)
 	m.dropMarks()
-	m.stuck, m.change = m.snap.Stuck(), time.Time{}
-	m.longestName, m.longestHolder = 0, 0
-	for _, r := range m.all {
-		if m.longestName < enoughName { // longer ones make no difference
-			m.longestName = max(m.longestName, text.Width(r.name+" "+m.marks(r, r.entry.Verdict)))
-		}
-		m.longestHolder = max(m.longestHolder, text.Width(m.paint.Safe(holderWords(r.holder))))
-		if at := r.entry.Verdict.Changes; !at.IsZero() && (m.change.IsZero() || at.Before(m.change)) {
-			m.change = at
-		}
+	m.refit(came, gone)
+	if older == nil {
+		m.goToStuck() // the first question is what that is
 	}
-	m.refill()
 }
 
 // staleAfter is how much later than due a snapshot may come before the picture counts as stale.
@@ -407,7 +407,7 @@ func (m *model) loading() bool { return m.snap == nil && !m.ended && m.looked !=
 
 // ticks reports whether what the list says of the row changes from second to second.
 func (r *row) ticks(now time.Time) bool {
-	if beat := r.entry.Beat(); !beat.IsZero() && now.Sub(beat) < 2*time.Minute {
+	if !r.beat.IsZero() && now.Sub(r.beat) <= time.Minute { // then it is told in minutes, and the clock's tick is enough
 		return true
 	}
 	at := r.entry.Verdict.Claimable.At

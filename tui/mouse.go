@@ -51,44 +51,48 @@ func (m *model) toggleMouse() []command {
 	return []command{{mouse: mouseOn}}
 }
 
-// point does what the mouse means where it is. It selects, sorts, scrolls and leaves; it never confirms.
-func (m *model) point(p pointing) {
+// point does what the mouse means where it is. It selects, sorts, scrolls and leaves, and presses a key that the footer
+// names, which at most opens a plan; it never confirms.
+func (m *model) point(p pointing) []command {
 	if m.layout().class == tiny || m.mouseless {
-		return
+		return nil
 	}
 	if p.what == clicked {
-		m.click(p.x, p.y)
-		return
+		return m.click(p.x, p.y)
 	}
 	step := wheelStep
 	if p.what == wheeledUp {
 		step = -step
 	}
 	m.wheel(p.x, p.y, step)
+	return nil
 }
 
-func (m *model) click(x, y int) {
+func (m *model) click(x, y int) []command {
 	if m.dialog != nil {
 		m.clickDialog(x, y)
-		return
+		return nil
 	}
 	if m.note.text != "" && m.input == nil && m.palette == nil {
 		onNote := y >= m.h-len(m.noteLines())
 		m.note = note{}
 		if onNote {
-			return // what is below it could not be seen
+			return nil // what is below it could not be seen
 		}
 	}
+	l := m.layout()
+	if l.footer.has(x, y) && m.input == nil && m.palette == nil {
+		return m.clickFooter(x)
+	}
 	if m.help || m.covered() {
-		return
+		return nil
 	}
 	if m.input != nil {
 		if m.input.err != nil {
-			return
+			return nil
 		}
 		m.input = nil // as with enter: the filter stays
 	}
-	l := m.layout()
 	switch {
 	case l.list.has(x, y) && y == l.list.y:
 		m.clickHead(x - l.list.x)
@@ -101,6 +105,17 @@ func (m *model) click(x, y int) {
 	case l.detail.has(x, y) && !m.zoomed:
 		m.focused = true
 	}
+	return nil
+}
+
+// clickFooter presses the key that stands at the cell of the footer.
+func (m *model) clickFooter(x int) []command {
+	for _, h := range m.footerHints() {
+		if x >= h.x && x < h.x+text.Width(h.words()) && h.press != "" {
+			return m.press(keyPress{name: h.press, single: true})
+		}
+	}
+	return nil
 }
 
 // clickHead sorts by the column whose head is at the cell; by the same one again the other way round.

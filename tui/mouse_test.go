@@ -233,6 +233,66 @@ func TestClickOnANoteOnlyClearsIt(t *testing.T) {
 	}
 }
 
+// The keys that the footer names can be clicked, each where it is drawn and nowhere else.
+func TestClickOnTheFooterPressesItsKey(t *testing.T) {
+	for _, size := range sizes {
+		for _, prepare := range []func(*desk){
+			func(*desk) {}, func(d *desk) { d.choose("reviewer") }, func(d *desk) { d.press("enter") }, func(d *desk) { d.press("a") },
+			func(d *desk) { d.press("?") }, func(d *desk) { d.press("4") },
+		} {
+			d := opened(t, size.w, size.h)
+			prepare(d)
+			hints := d.footerHints()
+			if len(hints) < 2 {
+				t.Fatalf("%+v", hints)
+			}
+			for x := range size.w {
+				byKey, byClick := opened(t, size.w, size.h), opened(t, size.w, size.h)
+				prepare(byKey)
+				prepare(byClick)
+				key, words := "", ansi.Strip(byClick.footerLine())
+				for _, h := range hints {
+					if x >= h.x && x < h.x+text.Width(h.words()) {
+						key = h.press
+						if !strings.HasPrefix(words[len(text.Head(words, h.x)):], h.words()) {
+							t.Errorf("%q is not at %d of %q", h.words(), h.x, words)
+						}
+					}
+				}
+				var pressed []command
+				if key != "" {
+					pressed = byKey.press(key)
+				}
+				clicks := byClick.tell(pointing{x, size.h - 1, clicked})
+				if len(clicks) != len(pressed) || byClick.view() != byKey.view() {
+					t.Fatalf("%dx%d: a click at %d is not %q:\n%s", size.w, size.h, x, key, byClick.view())
+				}
+				if d := byClick.dialog; d != nil {
+					byClick.tell(pointing{x, size.h - 1, clicked}) // the second half of a double click
+					if len(byClick.did) != len(clicks) || byClick.dialog != d {
+						t.Error("a double click did more than open a plan")
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestClickOnALineThatIsTypedPressesNoKey(t *testing.T) {
+	for _, key := range []string{"/", ":"} {
+		d := opened(t, 80, 24)
+		d.press(key)
+		for x := range d.w {
+			if got := d.tell(pointing{x, d.h - 1, clicked}); len(got) != 0 || d.dialog != nil || d.help {
+				t.Fatalf("a click at %d of the line gave %+v", x, got)
+			}
+			if key == "/" && d.input == nil {
+				d.press(key)
+			}
+		}
+	}
+}
+
 // Reports that arrive in pieces of any size, at any pace that a slow line has, are no keys.
 func TestTornReportsOfTheMouseAreNoKeys(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

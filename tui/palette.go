@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ type palette struct {
 	chunk time.Time // when several characters last came at once, which can be a paste
 	err   error
 }
+
+var errPastedEnter = errors.New("press enter again: it came with a paste")
 
 // maxVerbLine bounds the line, in characters: a verb and a filter.
 const maxVerbLine = maxFilter + 20
@@ -123,7 +126,8 @@ func (m *model) pressPalette(k keyPress) []command {
 		}
 	case "enter":
 		if !p.chunk.IsZero() && m.clock.Sub(p.chunk) < dialogDeaf {
-			return nil // the end of a paste that the terminal does not mark as one
+			p.err = errPastedEnter // the end of a paste that the terminal does not mark as one
+			return nil
 		}
 		return m.enterPalette(list)
 	default:

@@ -153,6 +153,7 @@ func TestPasteFillsThePaletteAndNeverRuns(t *testing.T) {
 	if d.dialog != nil {
 		t.Fatal("enter right behind a chunk ran it")
 	}
+	d.wants("press enter again: it came with a paste")
 	d.later(dialogDeaf)
 	d.press("enter")
 	if d.dialog == nil {

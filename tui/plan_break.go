@@ -33,6 +33,9 @@ func (m *model) toBreak(r *row) (e *watch.Entry, why string) {
 		if e = m.find(ref{watch.Token, token.Path}); e == nil {
 			return nil, fmt.Sprintf("The token that blocks %s is not in sight any more: look again.", r.name)
 		}
+		if !e.Unseen.IsZero() {
+			return nil, fmt.Sprintf("The token that blocks %s cannot be looked at any more: nothing is changed unseen.", r.name)
+		}
 	}
 	if why = m.notBreakable(e, e.Judge(m.now)); why != "" {
 		return nil, m.paint.Safe(e.Title()) + " " + why

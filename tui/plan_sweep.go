@@ -131,6 +131,8 @@ func (m *model) recheckSweep(d *dialog) {
 		switch e := entries[t.ref]; {
 		case e == nil:
 			says = fmt.Sprintf("Since this plan was made, %s is gone.", t.name)
+		case !e.Unseen.IsZero():
+			says = fmt.Sprintf("Since this plan was made, %s cannot be looked at any more.", t.name)
 		case targetOf(e, m.clock).fingerprint != t.fingerprint:
 			says = fmt.Sprintf("Since this plan was made, %s changed: %s", t.name, e.Judge(m.clock).Sentence)
 		default:

@@ -82,7 +82,7 @@ func TestWhateverIsTyped(t *testing.T) {
 	place := filepath.Dir(filepath.Dir(t.TempDir())) // of all that is real
 	done := &deeds{done: map[string]int{}}
 	rapid.Check(t, func(t *rapid.T) { typeAnything(t, store, k.w.Locker(), plan.Steps, real, place, done) })
-	for _, what := range []string{"claim", "acquire", "break lease", "break lock", "remove token", "sweep", "break several"} {
+	for _, what := range []string{"claim", "acquire", "break lease", "break lock", "remove token", "sweep", "break several", "plan by mouse"} {
 		if done.done[what] == 0 {
 			t.Errorf("no run did this: %s (%v)", what, done.done)
 		}
@@ -172,8 +172,11 @@ func typeAnything(
 		if plan != nil && m.dialog == plan && (plan.target != about || !slices.Equal(plan.many, parts)) {
 			t.Fatalf("an open plan went from %+v %+v to %+v %+v", about, parts, plan.target, plan.many)
 		}
-		if _, isMouse := message.(pointing); isMouse && m.dialog != nil && m.dialog != plan {
-			t.Fatalf("the mouse opened %s", m.dialog.title)
+		if p, isMouse := message.(pointing); isMouse && m.dialog != nil && m.dialog != plan {
+			if plan != nil || p.what != clicked || p.y != m.h-1 || small {
+				t.Fatalf("the mouse at %+v opened %s", p, m.dialog.title)
+			}
+			done.add("plan by mouse")
 		}
 		if b, ok := message.(bundled); ok && len(b.done) > 1 && b.kind == dialogBreak {
 			done.add("break several")
@@ -313,6 +316,9 @@ func typeAnything(
 				rapid.SampledFrom([]pointed{clicked, wheeledUp, wheeledDown}).Draw(t, "what"),
 			})
 		},
+		"mouse on the footer": func(t *rapid.T) {
+			tell(pointing{rapid.IntRange(0, m.w).Draw(t, "x"), m.h - 1, clicked})
+		},
 		"marks": func(t *rapid.T) {
 			if m.dialog != nil || m.input != nil || m.help || len(m.rows) == 0 || m.layout().class == tiny {
 				return
@@ -372,13 +378,14 @@ func typeAnything(
 }
 
 func TestFilterNeverPanics(t *testing.T) {
-	rows, _ := rowsOf(everything(noon), newPaint("", true, false))
+	d := sit(t, screenFor(), 80, 24)
+	d.see(everything(noon))
 	rapid.Check(t, func(t *rapid.T) {
 		f, err := parseFilter(rapid.OneOf(rapid.String(), rapid.StringMatching(`(!?(state|kind|host|pid|beat)[:><][a-z0-9]*( |$)){1,4}`)).Draw(t, "filter"))
 		if err != nil {
 			return
 		}
-		for _, r := range rows {
+		for _, r := range d.all {
 			f.keeps(r, noon)
 		}
 	})

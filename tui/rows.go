@@ -2,8 +2,8 @@ package tui
 
 import (
 	"cmp"
-	"slices"
 	"strings"
+	"time"
 
 	"holdfast/fslock/verdict"
 	"holdfast/watch"
@@ -15,14 +15,23 @@ type ref struct {
 	path string
 }
 
-// row is an entry as the list has it. It belongs to one snapshot.
+// row is an entry as the list has it. It is there for as long as its entry is, from snapshot to snapshot.
 type row struct {
 	entry  *watch.Entry
 	holder *verdict.Holder
-	name   string // safe
+	beat   time.Time // of the entry
+	judged time.Time // when the entry's verdict was so
+	name   string    // safe
+	words  string    // of the holder, not made safe
+	hay    string    // lower-cased, filled on first use
 	rank   int
-	mine   bool
-	hay    string // lower-cased, filled on first use
+
+	nameWidth  int // with its marks, in cells
+	wordsWidth int // in cells
+
+	mine  bool
+	part  bool // of a lock that is there: told with it
+	shown bool // in the list
 }
 
 func (r *row) ref() ref { return refOf(r.entry) }
@@ -41,76 +50,6 @@ func (r *row) haystack() string {
 	return r.hay
 }
 
-// rowsOf makes a row of every entry, and says how many tokens there are.
-func rowsOf(s *watch.Snapshot, style *paint) (rows []*row, tokens int) {
-	rows = make([]*row, len(s.Entries))
-	block := make([]row, len(s.Entries))
-	for i, e := range s.Entries {
-		r := &block[i]
-		r.entry, r.holder, r.name, r.rank = e, e.Holder(), style.Safe(e.Title()), e.Urgency()
-		if e.Kind == watch.Token {
-			tokens++
-		}
-		rows[i] = r
-	}
-	return rows, tokens
-}
-
-// refill chooses and sorts the rows that the list shows, and keeps the cursor on its entry: when rows move, it
-// moves along, at the same height on the screen; when its entry is gone, it stays where that was.
-func (m *model) refill() {
-	locks := m.locksWithParts()
-	parts := m.filter.wantsParts() || m.shows == litterRows
-	m.rows, m.total, m.unshown = m.rows[:0], 0, 0
-	for _, r := range m.all {
-		part := isLitter(r.entry) && locks[r.entry.LockOf]
-		if !part {
-			m.total++
-		}
-		r.mine = m.isMine(r.entry)
-		switch {
-		case part && !parts: // told in the detail of its lock
-		case m.inView(r) && m.filter.keeps(r, m.now):
-			m.rows = append(m.rows, r)
-		case !part:
-			m.unshown++
-		}
-	}
-	slices.SortFunc(m.rows, m.compare)
-
-	was := m.cursor
-	if at := slices.IndexFunc(m.rows, func(r *row) bool { return r.ref() == m.selected }); at >= 0 {
-		m.cursor = at
-		m.top += at - was
-	}
-	m.cursor = max(0, min(m.cursor, len(m.rows)-1))
-	m.selected = ref{}
-	if r := m.current(); r != nil {
-		m.selected = r.ref()
-	}
-}
-
-// locksWithParts are the paths of locks, if there is any token or temp to be told with one.
-func (m *model) locksWithParts() map[string]bool {
-	wanted := map[string]bool{}
-	for _, r := range m.all {
-		if of := r.entry.LockOf; of != "" {
-			wanted[of] = false
-		}
-	}
-	if len(wanted) == 0 {
-		return nil
-	}
-	for _, r := range m.all {
-		if r.entry.Kind == watch.Lock {
-			if _, ok := wanted[r.entry.Path]; ok {
-				wanted[r.entry.Path] = true
-			}
-		}
-	}
-	return wanted
-}
-
 // current is the row under the cursor, nil when the list is empty.
 func (m *model) current() *row {
 	if m.cursor < 0 || m.cursor >= len(m.rows) {
@@ -121,10 +60,16 @@ func (m *model) current() *row {
 
 // find returns the entry in the newest snapshot, shown or not.
 func (m *model) find(want ref) *watch.Entry {
-	if m.fresh == nil {
+	switch {
+	case m.fresh == nil:
+		return nil
+	case m.fresh == m.snap:
+		if r := m.index[want]; r != nil {
+			return r.entry
+		}
 		return nil
 	}
-	for _, e := range m.fresh.Entries {
+	for _, e := range m.fresh.Entries { // paused
 		if refOf(e) == want {
 			return e
 		}
@@ -152,15 +97,15 @@ func (m *model) compare(a, b *row) int {
 func (m *model) compareBy(a, b *row) int {
 	switch m.sort {
 	case ColState:
-		return cmp.Compare(a.rank, b.rank)
+		return cmp.Or(m.stuckFirst(a, b), cmp.Compare(a.rank, b.rank))
 	case ColName:
 		return cmp.Compare(a.name, b.name)
 	case ColBeat:
-		return b.entry.Beat().Compare(a.entry.Beat()) // the shortest age first
+		return b.beat.Compare(a.beat) // the shortest age first
 	case ColLeft:
 		return compareLeft(a.entry.Verdict.Claimable, b.entry.Verdict.Claimable)
 	case ColHolder:
-		return cmp.Compare(holderWords(a.holder), holderWords(b.holder))
+		return cmp.Compare(a.words, b.words)
 	case ColPID:
 		return cmp.Compare(a.who().PID, b.who().PID)
 	case ColKind:
@@ -174,6 +119,28 @@ func (m *model) compareBy(a, b *row) int {
 	case columns:
 	}
 	return 0
+}
+
+// stands reports whether the entry's verdict is, but for its words, what it is judged to be at now.
+func (r *row) stands(now time.Time) bool {
+	changes := r.entry.Verdict.Changes
+	return !now.Before(r.judged) && (changes.IsZero() || now.Before(changes)) && r.entry.Unseen.IsZero()
+}
+
+// verdictAt is the verdict on the entry at now, its words aside: a list of many does not judge anew what stands.
+func (r *row) verdictAt(now time.Time) verdict.Verdict {
+	if r.stands(now) {
+		return r.entry.Verdict
+	}
+	return judge(r.entry, now)
+}
+
+// stateAt is the state of the entry at now.
+func (r *row) stateAt(now time.Time) verdict.State {
+	if r.stands(now) {
+		return r.entry.Verdict.State
+	}
+	return judge(r.entry, now).State
 }
 
 // who is the holder, or nobody.

@@ -41,7 +41,7 @@ func (m *model) inView(r *row) bool {
 	case litterRows:
 		return isLitter(r.entry)
 	case mineRows:
-		return m.isMine(r.entry)
+		return r.mine
 	case allRows, views:
 	}
 	return true

@@ -137,7 +137,7 @@ func (a *app) command() *cobra.Command {
 		}
 		return list.run(cmd.Context(), args)
 	}
-	root.AddCommand(a.demoCommand(), list.command(), a.whyCommand(), a.claimCommand(),
+	root.AddCommand(a.demoCommand(), list.command(), a.whyCommand(), a.watchCommand(), a.claimCommand(),
 		a.verifyCommand(), a.releaseCommand(), a.acquireCommand(), a.runCommand(), a.waitCommand(),
 		a.breakCommand(), a.sweepCommand(), a.epochCommand(), a.logCommand(), a.versionCommand())
 	root.InitDefaultHelpCmd()

@@ -208,6 +208,7 @@ func TestEveryVerbMissesWhatItCouldNotPrint(t *testing.T) {
 		{"break", "x", "--root", root},
 		{"sweep", root},
 		{"wait", "x", "--root", root},
+		{"watch", root},
 		{"demo", "--list"},
 		{"claim", "x", "--for", "1ms", "--root", root},
 	} {

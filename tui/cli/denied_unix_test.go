@@ -81,6 +81,53 @@ func TestWhatIsDeniedIsUnreadableToEveryVerb(t *testing.T) {
 	}
 }
 
+// A root of which nothing could be looked at is a failure, as of ls(1), also to whoever asks for no check. Its neighbours are
+// shown.
+func TestLsFailsWhereARootCannotBeLookedAt(t *testing.T) {
+	dir, holdfast := ordinary(t)
+	for _, d := range []string{"closed", "open", "half", "half/index", "half/index/closed"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "open/x.lock"), []byte(`{"pid":1,"hostname":"web02","created_at_ms":1,"heartbeat_at_ms":1}`+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"closed", "half/index/closed"} {
+		closed := filepath.Join(dir, d)
+		if err := os.Chmod(closed, 0); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
+	}
+	for _, c := range []struct {
+		args       []string
+		code       int
+		out, error string
+	}{
+		{[]string{"closed"}, 1, "so nothing is known", "closed: permission denied"},
+		{[]string{"closed", "--json"}, 1, "permission denied", "closed: permission denied"},
+		{[]string{"closed", "--jsonl"}, 1, "", "closed: permission denied"},
+		{[]string{"closed", "open"}, 1, "x.lock", "closed: permission denied"},
+		{[]string{"closed", "open", "--check"}, 7, "x.lock", "closed: permission denied"},
+		{[]string{"open", "no/such/"}, 1, "x.lock", "it is not there"},
+		{[]string{"open"}, 0, "x.lock", ""},
+		{[]string{"half"}, 0, "could not be looked at", "a user who may read it"},
+		{[]string{"half", "--check"}, 7, "could not be looked at", "a user who may read it"},
+	} {
+		cmd := holdfast(append([]string{"ls"}, c.args...)...)
+		var out, complaint strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &complaint
+		code := codeOf(cmd)
+		if code != c.code || !strings.Contains(out.String(), c.out) || !strings.Contains(complaint.String(), c.error) || c.error == "" && complaint.Len() > 0 {
+			t.Errorf("%q: exit code %d\n%s%s", c.args, code, &out, &complaint)
+		}
+		if n := strings.Count(complaint.String(), "closed: permission denied"); n > 1 {
+			t.Errorf("%q: told %d times: %s", c.args, n, &complaint)
+		}
+	}
+}
+
 // Advice that helps nobody is none: --root only where an ID is looked up, and no word of the owner to whom that may be.
 func TestWhatMayNotBeWrittenHasANextStep(t *testing.T) {
 	dir, holdfast := ordinary(t)

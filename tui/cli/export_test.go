@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,8 @@ func TestExportsAreWhatLsPrints(t *testing.T) {
 		v := &e.Verdict
 		v.Evidence, v.Originals, v.Next = nil, nil, nil
 	}
+	slices.Reverse(snap.Entries)
+	before := slices.Clone(snap.Entries)
 	got := map[string]string{}
 	for _, x := range a.exports() {
 		var b bytes.Buffer
@@ -23,6 +26,9 @@ func TestExportsAreWhatLsPrints(t *testing.T) {
 			t.Fatal(err)
 		}
 		got[x.Ext] = b.String()
+	}
+	if !slices.Equal(snap.Entries, before) {
+		t.Error("the snapshot, which others look at, is in another order")
 	}
 	var doc map[string]any
 	if err := json.Unmarshal([]byte(got["json"]), &doc); err != nil {

@@ -37,8 +37,9 @@ func (l *listing) command() *cobra.Command {
 		Use:   "ls [ROOT...]",
 		Short: "Print every lease, lock, token and temp file as a table",
 		Long: "Prints every lease, lock, token and temp file below the roots as a table, problems first. Nothing is\n" +
-			"written by looking. With --check the exit code is that of the worst row: 7 unreadable, 8 blocked,\n" +
-			"5 cannot tell, 4 claimable, 3 held, 0 free.",
+			"written by looking. It fails (1) where a root cannot be looked at at all; the others are shown. With\n" +
+			"--check the exit code is that of the worst row: 7 unreadable, 8 blocked, 5 cannot tell, 4 claimable,\n" +
+			"3 held, 0 free.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := l.checkRoots(cmd.Root(), args, false); err != nil {
@@ -101,11 +102,21 @@ func (l *listing) show(snap *watch.Snapshot) error {
 	if err != nil {
 		return err
 	}
-	l.tellErrors(snap, l.jsonl, l.json)
-	if !l.check {
+	lost := slices.ContainsFunc(snap.Roots, func(r watch.Root) bool { return isLost(snap, &r) })
+	l.tellErrors(snap, l.jsonl || lost, l.json)
+	switch {
+	case l.check:
+		return exit(worst(snap, entries))
+	case lost:
+		return exit(codeFailed)
+	default:
 		return nil
 	}
-	return exit(worst(snap, entries))
+}
+
+// isLost reports whether nothing could be looked at of a root that somebody asked for, or that is there.
+func isLost(snap *watch.Snapshot, r *watch.Root) bool {
+	return hasError(snap, r.Path) || r.Kind == "missing" && r.ChosenBy != "" && !watch.Discovered(*r)
 }
 
 // worst is the code of the worst of the entries. A place that could not be looked at may hold anything.

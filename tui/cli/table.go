@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"holdfast/fslock/verdict"
@@ -46,12 +47,13 @@ func (a *app) table(w io.Writer, snap *watch.Snapshot, entries []*watch.Entry, f
 	switch {
 	case len(entries) > 0:
 	case filtered && len(snap.Entries) > 0:
-		fmt.Fprintf(w, "None of the %d entries matches.\n", len(snap.Entries))
+		fmt.Fprintln(w, "None of these matches.")
 		return
 	default:
 		a.tellEmpty(w, snap)
 		return
 	}
+	entries = slices.Clone(entries) // they can be those of a snapshot that others look at
 	watch.SortByUrgency(entries)
 	locks := map[string]bool{}
 	for _, e := range entries {
@@ -94,8 +96,11 @@ func line(st text.Style, e *watch.Entry, snap *watch.Snapshot, temps int) row {
 			r.cells[i] = "-"
 		}
 	}
+	if !e.Unseen.IsZero() {
+		r.marks = " " + tui.UnseenMark
+	}
 	if marks := st.Marks(e.Verdict.Flags, e.Held(snap.Time)); marks != "" {
-		r.marks = " " + marks
+		r.marks += " " + marks
 	}
 	if e.Token != nil {
 		r.marks += " +token"

@@ -106,10 +106,37 @@ func Width(s string) int {
 	return width
 }
 
-// first returns what is seen as the first character of s, which is not empty, and its width.
+// first returns what is seen as the first character of s, which is not empty, and its width. What Safe shows for one
+// character is one: half of it would read as another.
 func first(s string) (cluster string, width int) {
-	cluster, width = ansi.FirstGraphemeCluster(s, ansi.GraphemeWidth)
-	return cluster, max(width, ansi.StringWidthWc(cluster))
+	before := max(0, escape(s)-1) // its last digit may carry a mark, where it stands on disk like that
+	cluster, width = ansi.FirstGraphemeCluster(s[before:], ansi.GraphemeWidth)
+	width = max(width, ansi.StringWidthWc(cluster))
+	return s[:before+len(cluster)], before + width
+}
+
+// escape is the length of what Safe shows for one character at the beginning of s, 0 where there is none.
+func escape(s string) int {
+	if len(s) < 2 || s[0] != '\\' {
+		return 0
+	}
+	digits := 0
+	switch s[1] {
+	case 'a', 'b', 'f', 'n', 'r', 't', 'v':
+		return 2
+	case 'x':
+		digits = 2
+	case 'u':
+		digits = 4
+	case 'U':
+		digits = 8
+	default:
+		return 0
+	}
+	if len(s) < 2+digits || strings.Trim(s[2:2+digits], "0123456789abcdef") != "" {
+		return 0
+	}
+	return 2 + digits
 }
 
 // Ellipsis is what stands for text that was cut out: one cell.
@@ -121,7 +148,8 @@ func (st Style) Ellipsis() string {
 }
 
 // Cut returns the beginning of s that fits into w cells, with an ellipsis if that is not all of it. It is
-// never wider than w, and one cell narrower where a wide character does not fit. s is safe text.
+// never wider than w, and narrower where a wide character or what Safe shows for one (`\u202e`) does not fit:
+// neither is cut apart. s is safe text.
 func (st Style) Cut(s string, w int) string {
 	if Width(s) <= w {
 		return s

@@ -117,6 +117,14 @@ func TestCutAndPad(t *testing.T) {
 		{"middle of none", uni.CutMiddle("abc", 0), ""},
 		{"middle, wide", uni.CutMiddle("日本語日本語", 6), "日…語"},
 		{"middle, wide, odd room", uni.CutMiddle("日本語日本語", 7), "日…本語"},
+		{"an escape is one", uni.Cut(text.Safe("ab\x1bcd"), 6), "ab…"},
+		{"an escape fits", uni.Cut(text.Safe("ab\x1bcd"), 7), `ab\x1b…`},
+		{"a long escape", ascii.CutMiddle(ascii.Safe("a\u202eb日c"), 14), `a~b\u65e5c`},
+		{"an escape at either side", uni.CutMiddle(text.Safe("\x1b\x1b\x1b\x1b"), 10), `\x1b…\x1b`},
+		{"a short escape", uni.Cut(text.Safe("a\nb"), 3), "a…"},
+		{"a backslash is no escape", uni.Cut(`C:\users`, 5), `C:\u…`},
+		{"what reads as an escape, with a mark", uni.Cut("\\x41\u0301b", 5), "\\x41\u0301b"},
+		{"what reads as an escape, with a mark, cut", uni.Cut("\\x41\u0301bc", 5), "\\x41\u0301…"},
 		{"pad", uni.Pad("ab", 4), "ab  "},
 		{"pad cuts", uni.Pad("abcde", 4), "abc…"},
 		{"pad after a wide cut", uni.Pad("日本語", 4), "日… "},
@@ -131,11 +139,20 @@ func TestCutAndPad(t *testing.T) {
 }
 
 func FuzzCut(f *testing.F) {
-	for i, s := range []string{"", "abc", "日本語", "e\u0301e\u0301", "ทำทำ", "🇩🇪🇩🇪🇩", "கிகி", "क्षक्ष", "한글\u1100\u1161"} {
+	for i, s := range []string{"", "abc", "日本語", "e\u0301e\u0301", "ทำทำ", "🇩🇪🇩🇪🇩", "கிகி", "क्षक्ष", "한글\u1100\u1161", "a\x1b\u202e\xff", "\n\n\n"} {
 		f.Add(s, i)
 	}
 	f.Fuzz(func(t *testing.T, s string, w int) {
+		bytes := s
 		s, w = text.Safe(s), w%200
+		head := text.Head(s, w)
+		whole := strings.Contains(bytes, `\`) // what reads as an escape and is none
+		for i := 0; i <= len(bytes) && !whole; i++ {
+			whole = text.Safe(bytes[:i]) == head
+		}
+		if !whole {
+			t.Fatalf("Head(%q, %d) = %q ends within a character", s, w, head)
+		}
 		for _, style := range []text.Style{{}, {ASCII: true}} {
 			for name, got := range map[string]string{
 				"Cut": style.Cut(s, w), "CutMiddle": style.CutMiddle(s, w),
