@@ -266,7 +266,7 @@ func TestDiffTellsExactlyWhatDiffers(t *testing.T) {
 
 func TestSubjectsOfAnotherMakeAreLeftAlone(t *testing.T) {
 	e := Entry{Kind: Lock, Subject: made{}}
-	if agrees := agrees(nil, nil, e.Seen(), 9); !agrees || recorded(e.Subject) != 0 || ahead(&e) || !ripe(&e).IsZero() || !e.Beat().IsZero() {
+	if len(sightsOf(&e)) != 0 || recorded(e.Subject) != 0 || ahead(&e) || !ripe(&e).IsZero() || !e.Beat().IsZero() {
 		t.Error("something was read out of it")
 	}
 	for _, s := range []verdict.Subject{&verdict.LeaseFacts{}, &verdict.LockFacts{}, &verdict.TokenFacts{}, &verdict.TempFacts{}} {
@@ -277,12 +277,9 @@ func TestSubjectsOfAnotherMakeAreLeftAlone(t *testing.T) {
 	// A zombie that cannot be seen is known by the pid that its record names.
 	zombie := &verdict.LockFacts{Record: &record.Lock{PID: 9}}
 	zombie.Proc = proc.Finding{Answer: proc.Dead, Cause: proc.Zombie}
-	seen := map[int]proc.Glimpse{9: {Exists: true, Seen: true, Exited: true}}
-	if !agrees(nil, seen, &zombie.Seen, recorded(zombie)) {
-		t.Error("a zombie is taken for something else")
-	}
-	if seen[9] = (proc.Glimpse{}); agrees(nil, seen, &zombie.Seen, recorded(zombie)) {
-		t.Error("its end is not seen")
+	sights := sightsOf(&Entry{Kind: Lock, Subject: zombie})
+	if len(sights) != 1 || sights[0].pid != 9 {
+		t.Errorf("got %+v", sights)
 	}
 }
 

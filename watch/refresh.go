@@ -328,12 +328,21 @@ func (e *engine) account(r *tracked, c change) {
 			}
 			e.enlist = e.enlist || was == 0 || was+n == 0
 		}
+		for _, s := range sightsOf(en) {
+			if e.sights[s] += n; e.sights[s] == 0 {
+				delete(e.sights, s)
+			}
+		}
 	}
 	if c.was != nil {
 		count(c.was, -1)
+		delete(e.ahead, c.was)
 	}
 	if c.is != nil {
 		count(c.is, 1)
+		if c.is.Unseen.IsZero() && ahead(c.is) {
+			e.ahead[c.is] = true
+		}
 		e.plan(r, c.is)
 	}
 	e.age(r, c)

@@ -27,7 +27,7 @@ const (
 
 	// Rests, in times of the processor time that was spent before: on files that events name, on whole roots, on scans, on
 	// polls, and on looks at processes.
-	restFactor, lookFactor, scanFactor, pollFactor, tickFactor = 9, 4, 400, 20, 200
+	restFactor, lookFactor, scanFactor, pollFactor, tickFactor = 9, 4, 800, 20, 200
 )
 
 // How a root is watched, beside eventMode.
@@ -51,7 +51,7 @@ const (
 // The verdicts are without Evidence, Originals and Next: Entry.Judge tells them, at Snapshot.Time or another moment.
 //
 // With more changes than can be looked at, snapshots come later: files that events name take about a tenth of a processor
-// at most, roots in which directories come and go a fifth, polled ones a twentieth, and all scans together a quarter of a
+// at most, roots in which directories come and go a fifth, polled ones a twentieth, and all scans together an eighth of a
 // percent.
 func (w *Watcher) Run(ctx context.Context, emit func(*Snapshot)) error {
 	return w.engine(emit).run(ctx)
@@ -64,6 +64,8 @@ func (w *Watcher) engine(emit func(*Snapshot)) *engine {
 		dirs:    make(map[string]*watched),
 		died:    make(map[int]bool),
 		alive:   make(map[int]int),
+		sights:  make(map[sight]int),
+		ahead:   make(map[*Entry]bool),
 		young:   make(map[*tracked]map[key]youngster),
 		pollers: make(map[string][]Waiter),
 	}
@@ -173,9 +175,11 @@ type engine struct {
 	flockAt time.Time
 
 	deaths *proc.Deaths
-	died   map[int]bool // processes that ended since the last step, by pid
-	alive  map[int]int  // how many entries a living process holds, by pid
-	enlist bool         // alive has changed: the kernel is to be told
+	died   map[int]bool    // processes that ended since the last step, by pid
+	alive  map[int]int     // how many entries a living process holds, by pid
+	sights map[sight]int   // how many entries depend on each
+	ahead  map[*Entry]bool // entries with a stamp that only watching tells
+	enlist bool            // alive has changed: the kernel is to be told
 
 	due     dues // when time alone changes a verdict, a heap
 	young   map[*tracked]map[key]youngster

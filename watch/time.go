@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"holdfast/fslock/proc"
-	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
 )
 
@@ -110,13 +109,31 @@ func (e *engine) observe(ctx context.Context, now time.Time) (changed bool) {
 		changed = e.flocks(ctx, table)
 	}
 	if !now.Before(e.tickAt) {
-		table, seen := e.w.table().Batch(), make(map[int]proc.Glimpse)
-		changed = e.again(ctx, e.pick(func(en *Entry) bool {
-			return ahead(en) || !agrees(table, seen, en.Seen(), recorded(en.Subject)) || !agreesOnToken(table, seen, en)
-		})) || changed
+		changed = e.again(ctx, e.restless()) || changed
 		e.tickAt = time.Now().Add(max(tick, tickFactor*(e.w.processorTime()-spent)))
 	}
 	return changed
+}
+
+// restless are the files of entries of which a process is not what it was, or that must be watched without a gap.
+func (e *engine) restless() map[*tracked][]string {
+	table, odd := e.w.table().Batch(), make(map[sight]bool)
+	for s := range e.sights {
+		if !s.agrees(table) {
+			odd[s] = true
+		}
+	}
+	if len(odd) == 0 && len(e.ahead) == 0 {
+		return nil
+	}
+	return e.pick(func(en *Entry) bool {
+		for _, s := range sightsOf(en) {
+			if odd[s] {
+				return true
+			}
+		}
+		return e.ahead[en]
+	})
 }
 
 // flocks looks at the leases whose flock somebody holds or wants, or did when they were looked at.
@@ -147,52 +164,6 @@ func (e *engine) flocks(ctx context.Context, table *proc.Table) (changed bool) {
 func hasFlock(en *Entry) bool {
 	f, ok := en.Subject.(*verdict.LeaseFacts)
 	return ok && (f.Inside != nil || en.Waiters != nil || en.Hidden)
-}
-
-// agrees reports whether the process that was seen, and recorded as pid, is what it was.
-func agrees(table *proc.Table, seen map[int]proc.Glimpse, s *verdict.Seen, pid int) bool {
-	if s == nil || s.Missing || s.Proc.Answer == proc.Unknown || s.Proc.Cause == proc.Reboot {
-		return true
-	}
-	if s.Proc.Answer == proc.Alive && s.Proc.PID != 0 {
-		pid = s.Proc.PID
-	}
-	g, ok := seen[pid]
-	if !ok {
-		g = table.Glimpse(pid)
-		seen[pid] = g
-	}
-	return g.Agrees(&s.Proc)
-}
-
-// agreesOnToken is agrees for the token of a lock.
-func agreesOnToken(table *proc.Table, seen map[int]proc.Glimpse, en *Entry) bool {
-	f, ok := en.Subject.(*verdict.LockFacts)
-	return !ok || f.Token == nil || agrees(table, seen, &f.Token.Seen, recorded(f.Token))
-}
-
-// recorded is the pid that a record names; 0: none.
-func recorded(s verdict.Subject) int {
-	switch f := s.(type) {
-	case *verdict.LeaseFacts:
-		if f.Record != nil {
-			return int(f.Record.PID)
-		}
-	case *verdict.LockFacts:
-		return recordedIn(f.Record)
-	case *verdict.TokenFacts:
-		return recordedIn(f.Record)
-	case *verdict.TempFacts:
-		return int(f.PID)
-	}
-	return 0
-}
-
-func recordedIn(r *record.Lock) int {
-	if r == nil {
-		return 0
-	}
-	return int(r.PID)
 }
 
 // ahead reports whether a stamp of the entry lies after the time since when the file is watched: only watching
