@@ -51,7 +51,7 @@ func BenchmarkFindOf10000(b *testing.B) {
 			if _, err := f.Readdirnames(-1); err != nil {
 				b.Fatal(err)
 			}
-			f.Close()
+			_ = f.Close()
 		}
 		listing += time.Since(start)
 		b.StartTimer()

@@ -60,6 +60,7 @@ type (
 		Holder    *jsonHolder    `json:"holder,omitempty"`
 		Token     *jsonToken     `json:"token,omitempty"`
 		Waiters   []jsonWaiter   `json:"waiters,omitempty"`
+		UnseenMS  int64          `json:"unseen_since_ms,omitempty"` // in exports of the screen: nothing of it could be looked at since
 		Evidence  []jsonCheck    `json:"evidence"`
 		Originals []jsonOriginal `json:"originals,omitempty"` // why only, likewise next
 		Next      []string       `json:"next,omitempty"`
@@ -205,6 +206,9 @@ func (e *encoder) entry(w *watch.Entry) jsonEntry {
 			Path: t.Path, PathB64: inexact(t.Path), State: t.State.String(), PID: t.PID, Host: t.Host,
 			CreatedAtMS: millis(t.Created), ClearsAtMS: millis(t.Clears),
 		}
+	}
+	if !w.Unseen.IsZero() {
+		j.UnseenMS = w.Unseen.UnixMilli()
 	}
 	for _, waiter := range w.Waiters {
 		j.Waiters = append(j.Waiters, jsonWaiter{PID: waiter.PID, How: waiter.How})

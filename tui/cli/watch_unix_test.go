@@ -68,6 +68,19 @@ func TestWatchEndsBySignal(t *testing.T) {
 	}
 }
 
+// Who starts it under nohup wants it to outlive the terminal; a claim likewise, which has the same ends.
+func TestWatchIgnoresAHangupThatIsIgnored(t *testing.T) {
+	t.Parallel()
+	c := start(t, exec.Command("worker", "unheeding", "watch", t.TempDir()))
+	c.hears(c.lines, "Nothing is stuck.")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} { // of two the lower is delivered first
+		if err := c.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.exits(128 + int(syscall.SIGTERM))
+}
+
 // flood changes many locks in a loop until w, which is read, has told each round.
 func flood(t *testing.T, root string, rounds int) (locks int) {
 	t.Helper()
