@@ -63,7 +63,10 @@ func TestWhatCannotBeLookedAtIsShownAsItWasSeenLast(t *testing.T) {
 func TestNothingIsChangedUnseen(t *testing.T) {
 	everywhere := home
 	for _, c := range []struct{ key, id string }{
-		{"C", "reviewer"}, {"B", "crashed"}, {"R", "researcher"}, {"B", storage + "/inspect/8eb3d10c88aa02f1/writer.lease"},
+		{"C", "reviewer"},
+		{"B", "crashed"},
+		{"R", "researcher"},
+		{"B", storage + "/inspect/8eb3d10c88aa02f1/writer.lease"},
 		{"A", storage + "/inspect/8eb3d10c88aa02f1/writer.lease"},
 	} {
 		d := opened(t, 140, 40)
@@ -128,7 +131,8 @@ func TestEmptyListOfADeniedRootSaysThatNothingIsKnown(t *testing.T) {
 		return watch.EntryError{Path: path, Err: &fs.PathError{Op: "open", Path: path, Err: fs.ErrPermission}}
 	}
 	roots := []watch.Root{
-		{Path: "/srv/a", Kind: "plain", ChosenBy: "argument", Watch: "poll"}, {Path: "/srv/b", Kind: "aft", ChosenBy: "$B", Watch: "inotify"},
+		{Path: "/srv/a", Kind: "plain", ChosenBy: "argument", Watch: "poll"},
+		{Path: "/srv/b", Kind: "aft", ChosenBy: "$B", Watch: "inotify"},
 		{Path: "/srv/c", Kind: "missing", ChosenBy: "default"},
 	}
 	for _, c := range []struct {
@@ -136,13 +140,22 @@ func TestEmptyListOfADeniedRootSaysThatNothingIsKnown(t *testing.T) {
 		s           watch.Snapshot
 		wants, lies string
 	}{
-		{"the only root", watch.Snapshot{Roots: roots[:1], Errors: []watch.EntryError{denied("/srv/a")}},
-			"Could not be looked at, so nothing is known of what is in /srv/a (chosen by argument): permission denied", "No lease"},
-		{"one of three", watch.Snapshot{Roots: roots, Errors: []watch.EntryError{denied("/srv/a")}},
+		{
+			"the only root",
+			watch.Snapshot{Roots: roots[:1], Errors: []watch.EntryError{denied("/srv/a")}},
+			"Could not be looked at, so nothing is known of what is in /srv/a (chosen by argument): permission denied", "No lease",
+		},
+		{
+			"one of three",
+			watch.Snapshot{Roots: roots, Errors: []watch.EntryError{denied("/srv/a")}},
 			"/srv/a (chosen by argument): permission denied No lease (*.lease.json), lock (*.lock, *.lease) or reclaim token is in " +
-				"/srv/b (aft; chosen by $B) /srv/c (not there; chosen by default)", "/srv/a (plain"},
-		{"a place below", watch.Snapshot{Roots: roots[1:2], Errors: []watch.EntryError{denied("/srv/b/index")}},
-			"Not all could be looked at. As far as it could, no lease", "No lease"},
+				"/srv/b (aft; chosen by $B) /srv/c (not there; chosen by default)", "/srv/a (plain",
+		},
+		{
+			"a place below",
+			watch.Snapshot{Roots: roots[1:2], Errors: []watch.EntryError{denied("/srv/b/index")}},
+			"Not all could be looked at. As far as it could, no lease", "No lease",
+		},
 		{"all looked at", watch.Snapshot{Roots: roots[1:]}, "No lease", "looked at"},
 	} {
 		c.s.Seq, c.s.Time = 1, noon

@@ -206,7 +206,6 @@ type tracked struct {
 
 	suspects map[string]time.Time // files found changed of which the kernel has not told, and until when it may
 	deafAt   time.Time            // since when it is known not to tell; zero: it does
-
 }
 
 // hint is a file that an event named, and when it is to be looked at.

@@ -24,7 +24,7 @@ type dues []due
 func (d dues) Len() int           { return len(d) }
 func (d dues) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
 func (d dues) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
-func (d *dues) Push(x any)        { *d = append(*d, x.(due)) } //nolint:errcheck,forcetypeassert // package heap gives back what it was given
+func (d *dues) Push(x any)        { *d = append(*d, x.(due)) }
 func (d *dues) Pop() any {
 	last := (*d)[len(*d)-1]
 	(*d)[len(*d)-1] = due{}
@@ -68,7 +68,7 @@ func (e *engine) dueAt() time.Time {
 func (e *engine) pass(ctx context.Context, now time.Time) (changed bool) {
 	paths := make(map[*tracked][]string)
 	for len(e.due) > 0 && !e.due[0].at.After(now) {
-		d := heap.Pop(&e.due).(due) //nolint:errcheck,forcetypeassert // nothing else is in it
+		d := heap.Pop(&e.due).(due)
 		if d.root.index[keyOf(d.entry)] == d.entry {
 			paths[d.root] = append(paths[d.root], d.entry.Path)
 		}
