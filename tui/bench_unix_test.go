@@ -47,7 +47,7 @@ func measure() int {
 	dir := os.Getenv(crashVariable)
 	w := &watch.Watcher{Roots: []watch.Root{{Path: os.Getenv(rootVariable)}}}
 	s := &Screen{
-		Watch: w.Run, Looked: w.Looked, Stores: w.Store, History: w.History, Locker: w.Locker(), Rescan: w.Rescan,
+		Watch: w.Run, Looked: w.Looked, Stores: w.Store, History: w.History, Locker: w.Locker(), Rescan: w.Rescan, Alone: true,
 		Claimant: lease.Claimant{Owner: "screen", Block: "test"}, In: os.Stdin, Out: os.Stdout,
 	}
 	s.tests.crashDir = dir

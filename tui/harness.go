@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"holdfast/fslock/proc"
+	"holdfast/watch"
 )
 
 // harness runs the model under Bubble Tea v1 and sees to what that does not: a panic anywhere, a signal, or a
@@ -99,11 +100,20 @@ func (h *harness) run(parent context.Context) (err error) {
 	restore := h.rememberTerminal()
 	defer restore()
 
+	saving, undo := func() {}, func() {}
+	if h.screen.Alone {
+		saving, undo = thrift()
+	}
+	defer undo()
+
 	now := time.Now()
 	w, height := h.size()
 	h.model.update(resized{w, height}, now)
 	h.start("watcher", func() {
-		err := h.screen.Watch(ctx, h.inbox.put)
+		err := h.screen.Watch(ctx, func(s *watch.Snapshot) {
+			saving()
+			h.inbox.put(s)
+		})
 		if ctx.Err() == nil {
 			h.inbox.end(err)
 		}

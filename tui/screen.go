@@ -61,6 +61,10 @@ type Screen struct {
 
 	Home string // what "~" stands for in the header; "": nothing is shortened
 
+	// Alone says that the process does nothing beside the screen: from the first snapshot until Run returns it makes do with
+	// one processor, and collects garbage sooner.
+	Alone bool
+
 	In  io.Reader // a terminal, or for tests anything; nil: no keys
 	Out io.Writer // a terminal, or for tests anything of 80 x 24. Required.
 

@@ -29,6 +29,7 @@ func (a *app) play(ctx context.Context, roots []watch.Root, note string) error {
 	s := &tui.Screen{
 		Watch:    w.Run,
 		Looked:   w.Looked,
+		Alone:    true,
 		Stores:   w.Store,
 		History:  w.History,
 		Locker:   w.Locker(),

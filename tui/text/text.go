@@ -109,6 +109,10 @@ func Width(s string) int {
 // first returns what is seen as the first character of s, which is not empty, and its width. What Safe shows for one
 // character is one: half of it would read as another.
 func first(s string) (cluster string, width int) {
+	// Only what is not ASCII joins a character before it: most text needs no tables.
+	if c := s[0]; c >= ' ' && c < 0x7f && c != '\\' && (len(s) == 1 || s[1] < utf8.RuneSelf) {
+		return s[:1], 1
+	}
 	before := max(0, escape(s)-1) // its last digit may carry a mark, where it stands on disk like that
 	cluster, width = ansi.FirstGraphemeCluster(s[before:], ansi.GraphemeWidth)
 	width = max(width, ansi.StringWidthWc(cluster))
