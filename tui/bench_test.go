@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -159,7 +160,7 @@ func BenchmarkBytesWritten(b *testing.B) {
 			}
 			b.ReportMetric(float64(written.count()-before)/time.Since(begun).Seconds(), "written-B/s")
 			cancel()
-			if err := <-over; err != nil {
+			if err := <-over; !errors.Is(err, context.Canceled) {
 				b.Error(err)
 			}
 		})

@@ -156,7 +156,10 @@ func (m *model) stuckHint() string {
 	if only {
 		hides = "The filter hides it: esc."
 	}
-	listed := slices.ContainsFunc(m.rows, func(r *row) bool { return isStuck(r.entry) })
+	listed := slices.ContainsFunc(m.stuck, func(e *watch.Entry) bool {
+		r := m.index[refOf(e)]
+		return r != nil && r.shown
+	})
 	switch onIt := m.selected == refOf(m.stuck[0]); {
 	case only && onIt && m.tokenStep(m.current()) != "":
 		return "B shows how."

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -106,6 +107,13 @@ func (r *running) latest() *Snapshot {
 		return nil
 	}
 	return r.snapshots[len(r.snapshots)-1]
+}
+
+// all are the snapshots till now.
+func (r *running) all() []*Snapshot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.snapshots)
 }
 
 func (r *running) count() int {

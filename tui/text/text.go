@@ -113,6 +113,11 @@ func first(s string) (cluster string, width int) {
 	if c := s[0]; c >= ' ' && c < 0x7f && c != '\\' && (len(s) == 1 || s[1] < utf8.RuneSelf) {
 		return s[:1], 1
 	}
+	return firstOf(s)
+}
+
+// firstOf is first by the tables.
+func firstOf(s string) (cluster string, width int) {
 	before := max(0, escape(s)-1) // its last digit may carry a mark, where it stands on disk like that
 	cluster, width = ansi.FirstGraphemeCluster(s[before:], ansi.GraphemeWidth)
 	width = max(width, ansi.StringWidthWc(cluster))
