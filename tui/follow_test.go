@@ -54,8 +54,8 @@ func (w *world) some(i int, version int) []*watch.Entry {
 	case version%5 == 4:
 		found = dead(proc.Gone)
 	}
-	switch {
-	case i%5 == 0:
+	switch i % 5 {
+	case 0:
 		w.lease(fmt.Sprintf("lease-%d", i), age, found, func(f *verdict.LeaseFacts) {
 			f.Record.Version, f.Record.Epoch = strings.Repeat("5", version%9), uint64(version)
 		})
@@ -165,7 +165,7 @@ func TestRowsThatStayAreTheRowsThatWouldBeMade(t *testing.T) {
 			if d.paused {
 				continue
 			}
-			sameAsNew(rt, t, d, filters[d.filter.text])
+			sameAsNew(t, rt, d, filters[d.filter.text])
 			if at := slices.IndexFunc(d.rows, func(r *row) bool { return r.ref() == selected }); at >= 0 {
 				cursor = at
 			}
@@ -186,7 +186,8 @@ func TestRowsThatStayAreTheRowsThatWouldBeMade(t *testing.T) {
 func holdOf(e *watch.Entry) held { return held{ref: refOf(e), name: e.Title(), nonce: "nonce"} }
 
 // sameAsNew fails unless d is like a screen that never saw another snapshot, and lists what lets says.
-func sameAsNew(rt *rapid.T, tb testing.TB, d *desk, lets func(*watch.Entry, bool, time.Time) bool) {
+func sameAsNew(tb testing.TB, rt *rapid.T, d *desk, lets func(*watch.Entry, bool, time.Time) bool) {
+	tb.Helper()
 	n := sit(tb, screenFor(), 140, 40)
 	n.filter, n.sort, n.reversed, n.shows = d.filter, d.sort, d.reversed, d.shows
 	n.refill()

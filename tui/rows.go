@@ -60,10 +60,10 @@ func (m *model) current() *row {
 
 // find returns the entry in the newest snapshot, shown or not.
 func (m *model) find(want ref) *watch.Entry {
-	switch {
-	case m.fresh == nil:
+	switch m.fresh {
+	case nil:
 		return nil
-	case m.fresh == m.snap:
+	case m.snap:
 		if r := m.index[want]; r != nil {
 			return r.entry
 		}

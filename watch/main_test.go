@@ -50,6 +50,8 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Fprintln(os.Stderr, "the flock was had:", err)
 		os.Exit(3)
+	case "limited": // runs a watcher with an inotify limit that it raises
+		os.Exit(watchWithinLimit(os.Getenv(argVar)))
 	case "renew": // renews leases, as fast as it is told, until its input ends
 		renewForever(os.Getenv(argVar))
 	case "acquire": // waits for a lock

@@ -240,7 +240,7 @@ func TestWhatIsDueIsReckonedByTheWallClockAlone(t *testing.T) {
 		e.plan(nil, en)
 	}
 	for _, d := range e.due {
-		if d.at != d.at.Round(0) { //nolint:staticcheck // the reading of the other clock is what is asked for
+		if d.at != d.at.Round(0) {
 			t.Errorf("%v has a reading of the other clock", d.at)
 		}
 	}
