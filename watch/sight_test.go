@@ -154,7 +154,7 @@ func TestADayOfChurnLeavesNothingBehind(t *testing.T) {
 				put(t, filepath.Join(leases, "a.lease.json"), l.Encode())
 				told.wrote(filepath.Join(leases, "a.lease.json"))
 				lock := filepath.Join(index, fmt.Sprintf("%d.lock", n))
-				own := temp(lock, who.PID, n)
+				own := filepath.Join(index, fmt.Sprintf(".%d.lock.tmp.%d.1.%d", n, who.PID, n))
 				for _, path := range []string{own, lock} {
 					putLock(t, path, newLock(who, time.Now()))
 					told.wrote(path)
