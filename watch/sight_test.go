@@ -164,7 +164,7 @@ func TestADayOfChurnLeavesNothingBehind(t *testing.T) {
 					remove(t, path)
 					told.wrote(path)
 				}
-				time.Sleep(20 * time.Second)
+				time.Sleep(time.Minute)
 			}
 			synctest.Wait()
 			return e.sizes()
