@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -88,11 +89,11 @@ type process struct {
 	aft    *original
 
 	dead, stopped bool
-	busy          bool      // in the midst of taking the lock
-	linked        bool      // one of ours that has published, and has not returned yet
-	robbed        bool      // one of ours whose token an original has removed while it is busy
-	since         time.Time // since when the token of an original lies there
-	half          bool      // and that is unfinished
+	busy          atomic.Bool // in the midst of taking the lock
+	linked        bool        // one of ours that has published, and has not returned yet
+	robbed        bool        // one of ours whose token an original has removed while it is busy
+	since         time.Time   // since when the token of an original lies there
+	half          bool        // and that is unfinished
 
 	holding bool
 	epoch   string
@@ -272,14 +273,14 @@ func (p *process) runOriginal() {
 	for {
 		var h *aftHold
 		var err error
-		p.busy = false
+		p.busy.Store(false)
 		switch o := p.pause(idle); {
 		case p.w.over:
 			return
 		case o == orderClear:
 			_, err = p.aft.clearToken(p.w.token(), false)
 		default:
-			p.busy = true
+			p.busy.Store(true)
 			deadline := time.Now()
 			if o == orderWait {
 				deadline = deadline.Add(time.Second)
@@ -316,17 +317,18 @@ func (p *process) runOurs() {
 	for {
 		var lock *Lock
 		var err error
-		p.busy, p.linked, p.robbed = false, false, false
+		p.busy.Store(false)
+		p.linked, p.robbed = false, false
 		switch o := p.pause(idle); {
 		case p.w.over:
 			return
 		case o == orderWait:
-			p.busy = true
+			p.busy.Store(true)
 			ctx, cancel := context.WithTimeout(p.w.ctx, time.Second)
 			lock, err = p.locker.Acquire(ctx, p.w.path)
 			cancel()
 		default:
-			p.busy = true
+			p.busy.Store(true)
 			lock, err = p.locker.TryAcquire(p.w.path)
 		}
 		if p.w.over && lock != nil {
@@ -361,7 +363,8 @@ func (p *process) acquired(epoch string, lost func() bool) {
 	if p.dead {
 		p.pause("return") // it was killed while it slept
 	}
-	p.busy, p.linked, p.robbed = false, false, false
+	p.busy.Store(false)
+	p.linked, p.robbed = false, false
 	w.log("   %s has it", p.name)
 	p.clash("has taken the lock")
 	p.holding, p.epoch, p.beat, p.lost = true, epoch, time.Now(), lost
@@ -467,7 +470,7 @@ func (w *world) mustWait(k *parked) bool {
 	if !w.rules.late || !k.p.silent() {
 		return false
 	}
-	return slices.ContainsFunc(w.procs, func(q *process) bool { return q != k.p && !q.dead && q.busy })
+	return slices.ContainsFunc(w.procs, func(q *process) bool { return q != k.p && !q.dead && q.busy.Load() })
 }
 
 // run lets one goroutine take one step.
@@ -560,7 +563,7 @@ func (w *world) kill(p *process) {
 	defer w.mu.Unlock()
 	p.dead, p.holding = true, false
 	w.publish()
-	if p.locker != nil && p.busy || slices.ContainsFunc(w.parked, func(k *parked) bool { return k.p == p && k.at == "releasing" }) {
+	if p.locker != nil && p.busy.Load() || slices.ContainsFunc(w.parked, func(k *parked) bool { return k.p == p && k.at == "releasing" }) {
 		w.dropGuards()
 	}
 }
