@@ -108,6 +108,9 @@ func (e *engine) add(i int, dir string, p place) (added bool, err error) {
 		old.add(i)
 		return false, nil
 	}
+	if old != nil && !known {
+		_ = e.source.Remove(dir) // of the directory that was there: its end must not be taken for this one's
+	}
 	since := time.Now()
 	switch err = e.source.Add(dir); {
 	case err == nil && known:

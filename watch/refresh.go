@@ -22,6 +22,7 @@ func (e *engine) scan(ctx context.Context, now time.Time) (changed bool) {
 	all := len(e.asked) > 0 || self != e.self
 	e.self = self
 	for i, r := range e.roots {
+		r.rewatch = true // a watch may have gone unseen
 		switch {
 		case ctx.Err() != nil:
 			return changed

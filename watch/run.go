@@ -21,6 +21,7 @@ const (
 	flockGap   = 2 * time.Second         // between two looks at the kernel's list of flocks
 	pollGap    = 1500 * time.Millisecond // between two looks at a root that is polled; record.Memory bridges 2 s
 	scanGap    = 5 * time.Second         // between two scans that prove that no event was missed
+	rareScan   = 30 * time.Second        // the same, whatever they cost
 	hearsay    = time.Second             // within which the kernel must have told of a change that was found
 	shortLived = 50 * time.Millisecond   // what does not live so long is not shown
 	overdue    = 100 * time.Millisecond  // before a verdict that should have changed by now is asked again
@@ -325,7 +326,7 @@ func (e *engine) step(ctx context.Context) {
 	if scan {
 		spent := e.w.processorTime()
 		changed = e.scan(ctx, now) || changed
-		e.scanAt = time.Now().Add(max(scanGap, scanFactor*(e.w.processorTime()-spent)))
+		e.scanAt = time.Now().Add(min(max(scanGap, scanFactor*(e.w.processorTime()-spent)), rareScan))
 	}
 	changed = e.events(ctx, now) || changed
 	changed = e.countPolls(now) || changed
