@@ -50,8 +50,8 @@ func (f *LeaseFacts) decide(now time.Time) Verdict {
 	case f.Missing:
 		v.State = Free
 		v.Claimable.When = Now
-		v.Sentence = "Nobody holds it." + f.lastEpoch() +
-			" If something still says \"running elsewhere\", the cause is not in this directory."
+		v.Sentence = "Nobody holds it." + f.lastEpoch()
+		follows = "If something still says \"running elsewhere\", the cause is not in this directory."
 	case f.Proc.Answer == proc.Dead:
 		v.State, v.Cause = Dead, string(f.Proc.Cause)
 		v.Claimable.When = Now

@@ -109,7 +109,7 @@ func TestLeaseVerdicts(t *testing.T) {
 		"nobody ever": {leaseFacts(0, noLease, counter(missing)), want{state: Free, when: Now, says: []string{"Nobody holds it. If"}}},
 		"nobody, and the counter is damaged": {leaseFacts(0, noLease, counter(damaged)), want{
 			state: Free, when: Blocked, by: "its damaged epoch counter (not an object)", flags: IsBlocked | EpochFlag, stuck: true, exit: 8,
-			says: []string{"Nobody holds it. If", "No claim is granted, because of its damaged epoch counter"}, next: epoch,
+			says: []string{"Nobody holds it. No claim is granted, because of its damaged epoch counter"}, next: epoch,
 		}},
 		"nobody, and the counter can count no further": {leaseFacts(0, noLease, counter(Counter{Value: math.MaxUint64})), want{
 			state: Free, when: Blocked, by: "at its maximum", flags: IsBlocked, stuck: true, exit: 8,
