@@ -302,7 +302,7 @@ func (h *holds) look(plan target) looked {
 func (m *model) lookDone(l looked) []command {
 	switch {
 	case l.err != nil:
-		m.complain("Not verified: %s: %v", l.plan.name, l.err)
+		m.complain("Not verified: %s: %v", l.plan.name, causeFirst(l.err))
 	case l.now == l.plan.fingerprint:
 		m.say("Verified at %s: %s is %s. %s", m.clock.Format(time.TimeOnly), l.plan.name, text.Word(l.state), l.says)
 	default:
@@ -351,7 +351,7 @@ func (m *model) rescanDone(r rescanned) {
 	switch {
 	case !told:
 	case r.err != nil:
-		m.complain("Not looked at again: %v", r.err)
+		m.complain("Not looked at again: %v", causeFirst(r.err))
 	case m.paused:
 		m.say("Looked again at everything in %s; the picture stays paused. p goes on.", r.took.Round(time.Millisecond))
 	default:
@@ -381,7 +381,7 @@ func (m *model) findRow(name string) (at int, err error) {
 
 // noNextStep says why there is no command to copy; "": there is one.
 func (m *model) noNextStep(r *row) string {
-	v := judge(r.entry, m.now)
+	v := r.entry.Judge(m.now)
 	if len(nextSteps(m.snap, r.entry, &v)) > 0 {
 		return ""
 	}

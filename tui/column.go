@@ -63,6 +63,10 @@ func (c Column) Cell(st text.Style, e *watch.Entry, v verdict.Verdict, now time.
 		if e.Epoch != 0 {
 			return strconv.FormatUint(e.Epoch, 10)
 		}
+	case ColPID:
+		if pid := e.PID(); pid != 0 {
+			return strconv.Itoa(pid)
+		}
 	default:
 		if h := e.Holder(); h != nil {
 			return c.holderCell(st, h, now)
@@ -77,8 +81,6 @@ func (c Column) holderCell(st text.Style, h *verdict.Holder, now time.Time) stri
 		return st.Safe(holderWords(h))
 	case c == ColHost:
 		return st.Safe(h.Host)
-	case c == ColPID && h.PID != 0:
-		return strconv.FormatUint(uint64(h.PID), 10)
 	case c == ColAge && !h.Acquired.IsZero():
 		return text.Age(verdict.Age(h.Acquired, now))
 	default:
@@ -111,6 +113,8 @@ func holderIn(st text.Style, h *verdict.Holder, w int) string {
 func left(s verdict.Subject, v verdict.Verdict, now time.Time) string {
 	f, held := s.(interface{ Expires() time.Time })
 	switch {
+	case v.State == verdict.Free && v.Claimable.When == verdict.Blocked:
+		return "-"
 	case !held, v.State == verdict.Live, v.State == verdict.Free:
 		return ""
 	case !v.Claimable.At.IsZero():

@@ -103,7 +103,7 @@ func (m *model) detailLines(r rect) []string {
 // brief is the overview in five lines.
 func (m *model) brief(r *row, w int) []string {
 	p := m.paint
-	v := judge(r.entry, m.now)
+	v := r.entry.Judge(m.now)
 	lines := m.sentenceLines(v, sentence(r.entry, v, m.now), w, 2)
 	var saw []string
 	for _, c := range v.Evidence {
@@ -183,7 +183,7 @@ func (m *model) sentenceLines(v verdict.Verdict, says string, w, limit int) []st
 // overview is all that is known: the verdict, who, when it clears, why, what each original would do, what next.
 func (m *model) overview(r *row, w int) []string {
 	p, e := m.paint, r.entry
-	v := judge(e, m.now)
+	v := e.Judge(m.now)
 	word := p.State(v.State)
 	head := p.line(w).put(plain, " ").put(stateTone(v.State), word)
 	if v.Cause != "" {

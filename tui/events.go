@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"holdfast/fslock/verdict"
 	"holdfast/tui/text"
 	"holdfast/watch"
 )
@@ -81,9 +80,9 @@ func (m *model) eventOf(c *watch.Change) event {
 	switch c.Event {
 	case watch.Renewed:
 		e.tone = faint
-		s += whoWords(c.Holder)
+		s += whoWords(c)
 	case watch.Gone:
-		s += whoWords(c.Holder) + ". " + c.Sentence
+		s += whoWords(c) + ". " + c.Sentence
 	case watch.Watch:
 		s = c.Path + ": " + c.Sentence
 	case watch.Appeared:
@@ -97,13 +96,13 @@ func (m *model) eventOf(c *watch.Change) event {
 	return e
 }
 
-func whoWords(h *verdict.Holder) string {
-	if h == nil {
+func whoWords(c *watch.Change) string {
+	if c.Holder == nil {
 		return ""
 	}
-	s := fmt.Sprintf(" pid %d", h.PID)
-	if h.Epoch != 0 {
-		s += fmt.Sprintf(" epoch %d", h.Epoch)
+	s := fmt.Sprintf(" pid %d", c.PID)
+	if c.Holder.Epoch != 0 {
+		s += fmt.Sprintf(" epoch %d", c.Holder.Epoch)
 	}
 	return s
 }

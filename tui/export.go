@@ -72,9 +72,9 @@ func (m *model) exportDone(x exported) {
 	case x.err == nil:
 		m.say("Exported %s: %s", x.what, written)
 	case written == "":
-		m.complain("Not exported: %v", x.err)
+		m.complain("Not exported: %v", causeFirst(x.err))
 	default:
-		m.complain("Exported %s only: %v", written, x.err)
+		m.complain("Exported %s only: %v", written, causeFirst(x.err))
 	}
 }
 

@@ -19,21 +19,12 @@ type Fact struct{ Head, Says string }
 // skipped is the head of evidence that could not be had.
 const skipped = "skipped"
 
-// judge is the verdict on an entry at now, or at the end of the time in which it was seen: of what cannot be looked at any
-// more nobody knows what has become of it.
-func judge(e *watch.Entry, now time.Time) verdict.Verdict {
-	if !e.Unseen.IsZero() && now.After(e.Unseen) {
-		now = e.Unseen
-	}
-	return e.Judge(now)
-}
-
 // sentence is the verdict's, after when the entry was seen last where it cannot be looked at.
 func sentence(e *watch.Entry, v verdict.Verdict, now time.Time) string {
 	if e.Unseen.IsZero() {
 		return v.Sentence
 	}
-	return "Last seen " + momentWords(e.Unseen, now) + ", cannot be looked at. " + v.Sentence
+	return "Last seen " + momentWords(e.Unseen, now) + ", cannot be looked at. It was then: " + v.Sentence
 }
 
 // clears is text.Clears, of what can be looked at.
@@ -56,7 +47,7 @@ func momentWords(at, now time.Time) string {
 // Facts are what is known at now of an entry of the snapshot, but for its state, its marks and the verdict's sentence:
 // when it clears and what to do, who holds it, the evidence, what each original would do, and from where it was seen.
 func Facts(s *watch.Snapshot, e *watch.Entry, now time.Time) []Fact {
-	v := judge(e, now)
+	v := e.Judge(now)
 	var facts []Fact
 	add := func(head, format string, args ...any) {
 		facts = append(facts, Fact{head, fmt.Sprintf(format, args...)})

@@ -102,7 +102,9 @@ func parseTerm(word string) (func(*row, time.Time) bool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pid: wants a number, not %q", value)
 		}
-		return func(r *row, _ time.Time) bool { return r.holder != nil && uint64(r.holder.PID) == pid }, nil
+		return func(r *row, _ time.Time) bool {
+			return uint64(r.entry.PID()) == pid || r.holder != nil && uint64(r.holder.PID) == pid
+		}, nil
 	default:
 		return nil, fmt.Errorf("no field %q; %s beat>", field, filterKeys)
 	}

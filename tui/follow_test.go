@@ -23,7 +23,7 @@ func narrowings() map[string]func(e *watch.Entry, mine bool, now time.Time) bool
 		return func(e *watch.Entry, _ bool, _ time.Time) bool { return e.Kind == k }
 	}
 	state := func(s verdict.State, want bool) func(*watch.Entry, bool, time.Time) bool {
-		return func(e *watch.Entry, _ bool, now time.Time) bool { return (judge(e, now).State == s) == want }
+		return func(e *watch.Entry, _ bool, now time.Time) bool { return (e.Judge(now).State == s) == want }
 	}
 	older := func(e *watch.Entry, by time.Duration, now time.Time) bool {
 		return !e.Beat().IsZero() && now.Sub(e.Beat()) > by

@@ -112,6 +112,10 @@ func (m *model) watchWord() string {
 	word := "WAITING"
 	for _, r := range m.snap.Roots {
 		switch {
+		case hidden(m.snap, r.Path):
+			if word == "WAITING" {
+				word = "UNSEEN"
+			}
 		case r.Watch == "poll":
 			return "POLL " + r.Every.String()
 		case r.Watch == "inotify":
@@ -121,6 +125,11 @@ func (m *model) watchWord() string {
 		}
 	}
 	return word
+}
+
+// hidden reports whether a root cannot be looked at at all.
+func hidden(s *watch.Snapshot, root string) bool {
+	return slices.ContainsFunc(s.Errors, func(e watch.EntryError) bool { return e.Path == root })
 }
 
 // headLine answers the first question.
@@ -139,6 +148,18 @@ func (m *model) headLine() string {
 	if n := len(m.snap.Errors); n > 0 && len(m.stuck) == 0 {
 		// What could not be seen may be stuck.
 		return l.put(bad, m.paint.Cut(text.Count(n, "place")+" could not be looked at. Nothing else is stuck.", m.w-2)).String()
+	}
+	missing := 0 // of what somebody asked for: what is only looked for need not be there
+	for _, r := range m.snap.Roots {
+		if r.Kind == "missing" && !watch.Discovered(r) {
+			missing++
+		}
+	}
+	switch {
+	case missing > 0 && len(m.stuck) == 0 && missing == len(m.snap.Roots):
+		return l.put(plain, "Nothing is there yet: "+text.Count(missing, "root")+" missing.").String()
+	case missing > 0 && len(m.stuck) == 0:
+		return l.put(plain, "Nothing is stuck in what is there; "+text.Count(missing, "root")+" missing.").String()
 	}
 	tone := good
 	if len(m.stuck) > 0 {
@@ -198,8 +219,8 @@ func Headline(st text.Style, stuck []*watch.Entry, hint string, w int) string {
 	}
 	first := stuck[0]
 	why := "blocked by " + first.Verdict.Claimable.By
-	if h := first.Holder(); h != nil && first.Verdict.Claimable.When != verdict.Blocked {
-		why = fmt.Sprintf("pid %d is stopped", h.PID)
+	if pid := first.PID(); pid != 0 && first.Verdict.Claimable.When != verdict.Blocked {
+		why = fmt.Sprintf("pid %d is stopped", pid)
 	}
 	why = st.Safe(why)
 	lead, more := fmt.Sprintf("%d stuck: ", len(stuck)), ""
@@ -378,7 +399,7 @@ func (m *model) verdictLine() string {
 	if r == nil {
 		return l.String()
 	}
-	v := judge(r.entry, m.now)
+	v := r.entry.Judge(m.now)
 	return l.put(stateTone(v.State), m.paint.Symbol(v.State)+" ").put(plain, m.paint.Safe(sentence(r.entry, v, m.now))).String()
 }
 

@@ -72,7 +72,7 @@ func (m *model) historyLines(r *row, w int) []string {
 	})
 	list("holders", len(h.Holders), func(i int) string {
 		o := &h.Holders[i].Holder
-		s := fmt.Sprintf("%s pid %d on %s", m.moment(h.Holders[i].Time), o.PID, cmp.Or(o.Host, "an unknown host"))
+		s := fmt.Sprintf("%s pid %d on %s", m.moment(h.Holders[i].Time), h.Holders[i].PID, cmp.Or(o.Host, "an unknown host"))
 		if o.Channel != "" {
 			s += ", " + holderWords(o)
 		}

@@ -31,7 +31,7 @@ func recorded(kind watch.Kind, path string) watch.History {
 	}
 	first := verdict.Holder{PID: 9000, Host: "vm", Channel: "stable", Version: "0.56", Epoch: 5, Acquired: noon.Add(-26 * time.Hour)}
 	second := verdict.Holder{PID: 48213, Host: "vm", Channel: "stable", Version: "0.57", Epoch: 6, Acquired: h.Beats[12]}
-	h.Holders = []watch.HolderAt{{Time: noon.Add(-26 * time.Hour), Holder: first}, {Time: h.Beats[12], Holder: second}}
+	h.Holders = []watch.HolderAt{{Time: noon.Add(-26 * time.Hour), Holder: first, PID: int(first.PID)}, {Time: h.Beats[12], Holder: second, PID: int(second.PID)}}
 	h.Epochs = []watch.EpochAt{{Time: noon.Add(-26 * time.Hour), Epoch: 5}, {Time: h.Beats[12], Epoch: 6}}
 	h.States = []watch.StateAt{
 		{Time: noon.Add(-26 * time.Hour), State: verdict.Live},

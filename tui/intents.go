@@ -361,7 +361,7 @@ func (m *model) copyNext() []command {
 	if m.refused(intentCopyNext, r) {
 		return nil
 	}
-	v := judge(r.entry, m.now)
+	v := r.entry.Judge(m.now)
 	steps := nextSteps(m.snap, r.entry, &v)
 	m.say("Sent to the clipboard: %s", steps[0])
 	return []command{{copy: steps[0]}}

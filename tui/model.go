@@ -3,8 +3,10 @@ package tui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"holdfast/fslock/proc"
@@ -434,4 +436,12 @@ func (m *model) say(format string, args ...any) {
 func (m *model) complain(format string, args ...any) {
 	m.say(format, args...)
 	m.note.bad = true
+}
+
+// causeFirst is an error with what the system said in front: the rest names paths, and its end may be cut.
+func causeFirst(err error) string {
+	if cause, ok := errors.AsType[syscall.Errno](err); ok {
+		return cause.Error() + ": " + err.Error()
+	}
+	return err.Error()
 }

@@ -220,7 +220,7 @@ func (m *model) harm(e *watch.Entry, v verdict.Verdict) string {
 	case e.Kind == watch.Lease:
 		return m.leaseHarm(e, h)
 	}
-	who := fmt.Sprintf("pid %d", h.PID)
+	who := fmt.Sprintf("pid %d", e.PID())
 	if h.Host != "" && e.Seen().Proc.Answer != proc.Alive {
 		who += " on " + h.Host
 	}
@@ -238,7 +238,7 @@ func (m *model) harm(e *watch.Entry, v verdict.Verdict) string {
 func (m *model) leaseHarm(e *watch.Entry, h *verdict.Holder) string {
 	others := 0
 	for _, other := range m.fresh.Entries {
-		if oh := other.Holder(); other.Kind == watch.Lease && oh != nil && oh.PID == h.PID && strings.EqualFold(oh.Host, h.Host) {
+		if oh := other.Holder(); other.Kind == watch.Lease && oh != nil && other.PID() == e.PID() && strings.EqualFold(oh.Host, h.Host) {
 			others++
 		}
 	}
@@ -246,7 +246,7 @@ func (m *model) leaseHarm(e *watch.Entry, h *verdict.Holder) string {
 	if h.Channel == "holdfast" {
 		server = "is a holdfast that claimed it"
 	}
-	return fmt.Sprintf("this ends the agent %s within 5s, if it runs; pid %d %s and holds %s", e.Place(), h.PID, server, text.Count(others, "lease"))
+	return fmt.Sprintf("this ends the agent %s within 5s, if it runs; pid %d %s and holds %s", e.Place(), e.PID(), server, text.Count(others, "lease"))
 }
 
 // breaking says what is under way.
@@ -265,9 +265,9 @@ func (m *model) breakDone(b broken) {
 	name, token := b.plan.name, b.plan.ref.kind == watch.Token
 	switch {
 	case b.err != nil && token:
-		m.complain("Token not removed: %s: %v", name, b.err)
+		m.complain("Token not removed: %s: %v", name, causeFirst(b.err))
 	case b.err != nil:
-		m.complain("Not broken: %s: %v", name, b.err)
+		m.complain("Not broken: %s: %v", name, causeFirst(b.err))
 	case token:
 		m.say("Removed the token %s.", name)
 	default:

@@ -249,9 +249,9 @@ func (m *model) takeDone(t taken) {
 	lock := t.plan.ref.kind == watch.Lock
 	switch {
 	case t.err != nil && lock:
-		m.complain("Not acquired: %s: %v", t.plan.name, t.err)
+		m.complain("Not acquired: %s: %v", t.plan.name, causeFirst(t.err))
 	case t.err != nil:
-		m.complain("Not claimed: %s: %v", t.plan.name, t.err)
+		m.complain("Not claimed: %s: %v", t.plan.name, causeFirst(t.err))
 	case !slices.Contains(m.held, t.held):
 		// lost since then, which is told
 	case lock:
@@ -264,7 +264,7 @@ func (m *model) takeDone(t taken) {
 func (m *model) releaseDone(r released) {
 	m.holding(r.now)
 	if r.err != nil {
-		m.complain("Release of %s: %v", r.plan.name, r.err)
+		m.complain("Release of %s: %v", r.plan.name, causeFirst(r.err))
 		return
 	}
 	m.say("Released %s.", r.plan.name)

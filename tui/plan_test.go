@@ -92,7 +92,7 @@ func TestThreeLevelsOfConfirmation(t *testing.T) {
 	}{
 		{"dead lease", func(w *world) { w.lease("a", 0, dead(proc.Gone), nil) }, "", "nobody: its holder is gone"},
 		{"expired lease", func(w *world) { w.lease("a", time.Minute, alive(1), nil) }, "", "this ends the agent a within 5s"},
-		{"live lease", func(w *world) { w.lease("a", 0, alive(1), nil) }, "a", "pid 48213 is the AgentMux server and holds 1 lease"},
+		{"live lease", func(w *world) { w.lease("a", 0, alive(48213), nil) }, "a", "pid 48213 is the AgentMux server and holds 1 lease"},
 		{"late lease", func(w *world) { w.lease("a", 9*time.Second, alive(1), nil) }, "a", ""},
 		{"remote lease", func(w *world) { w.lease("a", 0, elsewhere(), nil) }, "a", ""},
 		{"unknown lease", func(w *world) { w.lease("a", 0, proc.Finding{Machine: proc.Here}, nil) }, "a", ""},

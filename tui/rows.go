@@ -107,7 +107,7 @@ func (m *model) compareBy(a, b *row) int {
 	case ColHolder:
 		return cmp.Compare(a.words, b.words)
 	case ColPID:
-		return cmp.Compare(a.who().PID, b.who().PID)
+		return cmp.Compare(a.entry.PID(), b.entry.PID())
 	case ColKind:
 		return cmp.Compare(a.entry.Kind, b.entry.Kind)
 	case ColHost:
@@ -132,7 +132,7 @@ func (r *row) verdictAt(now time.Time) verdict.Verdict {
 	if r.stands(now) {
 		return r.entry.Verdict
 	}
-	return judge(r.entry, now)
+	return r.entry.Judge(now)
 }
 
 // stateAt is the state of the entry at now.
@@ -140,7 +140,7 @@ func (r *row) stateAt(now time.Time) verdict.State {
 	if r.stands(now) {
 		return r.entry.Verdict.State
 	}
-	return judge(r.entry, now).State
+	return r.entry.Judge(now).State
 }
 
 // who is the holder, or nobody.

@@ -175,7 +175,7 @@ func TestJudgementEndsWithTheSight(t *testing.T) {
 	e := everything(noon).Entries[0]
 	was := *e
 	was.Unseen = noon
-	if a, b := judge(e, noon.Add(time.Hour)).State, judge(&was, noon.Add(time.Hour)).State; a == b || b != verdict.Live {
+	if a, b := e.Judge(noon.Add(time.Hour)).State, was.Judge(noon.Add(time.Hour)).State; a == b || b != verdict.Live {
 		t.Errorf("seen it is %v, unseen %v", a, b)
 	}
 }

@@ -104,7 +104,7 @@ func (m *model) heldBy(r *row) string {
 	case m.snap != nil && h.Host != "" && h.Host != m.snap.Observer.Host:
 		return m.paint.Safe(fmt.Sprintf("%d@%s", h.PID, h.Host))
 	default:
-		return fmt.Sprintf("pid %d", h.PID)
+		return fmt.Sprintf("pid %d", r.entry.PID())
 	}
 }
 

@@ -36,6 +36,7 @@ type Change struct {
 	Sentence string // for a person
 	// Holder is who holds it now; for Gone, who held it. Nil: nobody, or not readable.
 	Holder *verdict.Holder
+	PID    int // of that holder, as Entry.PID tells it
 }
 
 // Diff tells what changed from one snapshot to the next: roots first, then entries in the order of the newer
@@ -83,7 +84,7 @@ func keyOf(e *Entry) key { return key{e.Kind, e.Path} }
 func changeOf(now time.Time, event string, was, e *Entry) Change {
 	c := Change{
 		Time: now, Event: event, Kind: e.Kind, Root: e.Root, Path: e.Path, ID: e.ID,
-		To: e.Verdict.State, Cause: e.Verdict.Cause, Sentence: e.Verdict.Sentence, Holder: e.Holder(),
+		To: e.Verdict.State, Cause: e.Verdict.Cause, Sentence: e.Verdict.Sentence, Holder: e.Holder(), PID: e.PID(),
 	}
 	if was != nil {
 		c.From = was.Verdict.State

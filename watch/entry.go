@@ -33,6 +33,23 @@ func (e *Entry) Holder() *verdict.Holder {
 	return e.Subject.Holder()
 }
 
+// PID is the process that the entry names, by the pid under which it is seen from here where that is known: a record made
+// in another pid namespace tells a number that somebody else may have here. 0: none is named.
+func (e *Entry) PID() int {
+	seen := e.Seen()
+	switch {
+	case seen == nil:
+		if h := e.Holder(); h != nil {
+			return int(h.PID)
+		}
+		return 0
+	case seen.Missing || seen.Proc.PID == 0:
+		return recorded(e.Subject)
+	default:
+		return seen.Proc.PID
+	}
+}
+
 // Seen is what a look found at the entry's path; nil for a subject of another make.
 func (e *Entry) Seen() *verdict.Seen {
 	switch f := e.Subject.(type) {

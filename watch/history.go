@@ -31,6 +31,7 @@ type History struct {
 type HolderAt struct {
 	Time   time.Time
 	Holder verdict.Holder // as it was seen first
+	PID    int            // likewise, as Entry.PID tells it
 }
 
 // EpochAt is an epoch, and when it was first seen.
@@ -187,7 +188,7 @@ func (t *trail) note(e *Entry, now time.Time) {
 		return
 	}
 	if n := len(t.holders); n == 0 || !t.held || !sameHolder(&t.holders[n-1].Holder, h) {
-		t.holders = push(t.holders, HolderAt{Time: now, Holder: *h}, maxSeen)
+		t.holders = push(t.holders, HolderAt{Time: now, Holder: *h, PID: e.PID()}, maxSeen)
 	}
 	t.held = true
 	beat := e.Beat()

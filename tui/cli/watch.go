@@ -380,17 +380,17 @@ func (w *watching) columns(b *bytes.Buffer, c *watch.Change, e *watch.Entry) {
 func (w *watching) says(c *watch.Change, e *watch.Entry) string {
 	says := c.Sentence
 	if c.Event == watch.Gone && c.Holder != nil {
-		says += " " + whoHas(c.Holder) + " had it."
+		says += " " + whoHas(c) + " had it."
 	}
 	st := w.style()
 	return st.Safe(shortenerOf(st, e).Replace(says))
 }
 
-func whoHas(h *verdict.Holder) string {
-	if h.Host == "" {
-		return fmt.Sprintf("pid %d", h.PID)
+func whoHas(c *watch.Change) string {
+	if c.Holder.Host == "" {
+		return fmt.Sprintf("pid %d", c.PID)
 	}
-	return fmt.Sprintf("pid %d on %s", h.PID, h.Host)
+	return fmt.Sprintf("pid %d on %s", c.PID, c.Holder.Host)
 }
 
 // sentence prints a change as a person would say it.
@@ -409,7 +409,7 @@ func (w *watching) sentence(b *bytes.Buffer, c *watch.Change, e *watch.Entry) {
 	case c.Event == watch.Changed:
 		what += ", still " + c.To.String()
 	case c.Event != watch.Gone && c.Holder != nil: // taken or renewed
-		what += " by " + st.Safe(shortenerOf(st, e).Replace(whoHas(c.Holder)))
+		what += " by " + st.Safe(shortenerOf(st, e).Replace(whoHas(c)))
 	}
 	fmt.Fprintf(b, "%s %s, a %s: %s. %s\n", at, w.title(e), c.Kind, what, says)
 }
