@@ -90,7 +90,7 @@ func (e *engine) look(ctx context.Context, i int) (changed bool) {
 
 func (e *engine) lookWith(ctx context.Context, i int, known func(key) *Entry) bool {
 	r := e.roots[i]
-	told := r.told()
+	told, moved := r.told(), !r.first.IsZero()
 	// An event that comes from here on may be of a change that this look does not see.
 	r.first, r.last = time.Time{}, time.Time{}
 	r.queue = nil
@@ -109,13 +109,20 @@ func (e *engine) lookWith(ctx context.Context, i int, known func(key) *Entry) bo
 	changes := r.changes(look.entries)
 	look.entries = nil // the tree has them
 	r.rootLook = look
-	if old == nil || old.place != look.place {
-		told = nil // all of it is new
+	if old == nil || old.place != look.place || moved {
+		// All of it is new, or directories came and went: what lies in them came and went with them, and has no events.
+		told = nil
+	}
+	if old != nil && outOfSight(look.errors, look.path) {
+		look.root.Kind = old.root.Kind // what cannot be listed looks plain
 	}
 	e.update(r, r.outOfSight(changes), told, old)
 	spent = e.w.processorTime() - spent
 	if e.follow(i) {
 		r.first, r.last = now, now
+	}
+	if len(r.suspects) == 0 && now.Sub(r.deafAt) > trust {
+		r.deafAt = time.Time{}
 	}
 	e.tellMode(i)
 	r.nextAt = time.Time{}

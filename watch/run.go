@@ -22,13 +22,14 @@ const (
 	pollGap    = 1500 * time.Millisecond // between two looks at a root that is polled; record.Memory bridges 2 s
 	scanGap    = 5 * time.Second         // between two scans that prove that no event was missed
 	rareScan   = 30 * time.Second        // the same, whatever they cost
+	trust      = time.Minute             // without an untold change after which the kernel is believed again
 	hearsay    = time.Second             // within which the kernel must have told of a change that was found
 	shortLived = 50 * time.Millisecond   // what does not live so long is not shown
 	overdue    = 100 * time.Millisecond  // before a verdict that should have changed by now is asked again
 
 	// Rests, in times of the processor time that was spent before: on files that events name, on whole roots, on scans, on
 	// polls, and on looks at processes.
-	restFactor, lookFactor, scanFactor, pollFactor, tickFactor = 9, 4, 800, 20, 200
+	restFactor, lookFactor, scanFactor, pollFactor, tickFactor = 9, 4, 800, 20, 20
 )
 
 // How a root is watched, beside eventMode.

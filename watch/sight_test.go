@@ -181,3 +181,64 @@ func TestADayOfChurnLeavesNothingBehind(t *testing.T) {
 		}
 	})
 }
+
+func TestARenamedFolderLeavesTheKernelBelieved(t *testing.T) {
+	root := t.TempDir()
+	for i := range 3 {
+		putLock(t, filepath.Join(root, "index", fmt.Sprint(i), "a.lock"), newLock(proc.Local().Self(), time.Now()))
+	}
+	if err := os.Mkdir(filepath.Join(root, "inspect"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, &Watcher{Roots: []Root{{Path: root}}})
+	defer r.stop()
+	r.until(func(s *Snapshot) bool { return len(s.Entries) == 3 })
+	time.Sleep(shortLived)
+	if err := os.Rename(filepath.Join(root, "index"), filepath.Join(root, "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	r.until(func(s *Snapshot) bool { return len(s.Entries) == 0 })
+	time.Sleep(hearsay + tick)
+	for _, s := range r.all() {
+		if s.Roots[0].Watch != eventMode && eventMode == "inotify" {
+			t.Fatalf("it is watched by %s: %s", s.Roots[0].Watch, s.Roots[0].Reason)
+		}
+	}
+}
+
+func TestAKernelThatWasDeafIsBelievedAgainAfterAQuietMinute(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		t.Helper()
+		time.Sleep(time.Second)
+		putLease(t, b.leases, newLease(b.who, "a", time.Now()))
+		if s := b.after(scanGap + hearsay); s.Roots[0].Watch != pollMode {
+			t.Fatalf("got %+v", s.Roots[0])
+		}
+		if s := b.after(trust - 10*time.Second); s.Roots[0].Watch != pollMode {
+			t.Errorf("too soon: %+v", s.Roots[0])
+		}
+		if s := b.after(10*time.Second + hearsay + 2*pollGap); s.Roots[0].Watch != eventMode {
+			t.Errorf("got %+v", s.Roots[0])
+		}
+	})
+}
+
+// What is mounted, unmounted or turned makes no event: a directory is another one, and nobody says so.
+func TestADirectoryInAnothersPlaceIsSeenWithoutAnEventAndBeforeAnyScan(t *testing.T) {
+	for _, what := range []string{"", "leases"} {
+		inBubble(t, func(t *testing.T, b *bubble) {
+			t.Helper()
+			b.after(2 * scanGap)
+			place := filepath.Join(b.root, what)
+			if err := os.Rename(place, place+".old"); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = os.RemoveAll(place + ".old") }()
+			putLease(t, b.leases, newLease(b.who, "b", time.Now()))
+			s := b.after(tick + latency)
+			if find(s, b.lease("a")) != nil || !is(s, b.lease("b"), verdict.Live) {
+				t.Errorf("%q after %v\n%s", what, tick+latency, lines(s))
+			}
+		}, func(_ *Watcher, b *bubble) { put(t, filepath.Join(b.leases, "a.epoch"), []byte("7\n")) })
+	}
+}

@@ -4,11 +4,13 @@ import (
 	"container/heap"
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"holdfast/fslock/proc"
 	"holdfast/fslock/verdict"
+	"holdfast/sweep"
 )
 
 // due is an entry whose verdict time alone changes.
@@ -109,10 +111,35 @@ func (e *engine) observe(ctx context.Context, now time.Time) (changed bool) {
 		changed = e.flocks(ctx, table)
 	}
 	if !now.Before(e.tickAt) {
+		for _, r := range e.roots {
+			if r.isElsewhere() {
+				r.stir(now)
+			}
+		}
 		changed = e.again(ctx, e.restless()) || changed
 		e.tickAt = time.Now().Add(max(tick, tickFactor*(e.w.processorTime()-spent)))
 	}
 	return changed
+}
+
+// isElsewhere reports whether the root, or a directory right below it or of leases, is another one than was looked at: a
+// file system that is mounted or unmounted, and a link above that is turned, make no event.
+func (r *tracked) isElsewhere() bool {
+	if r.rootLook == nil || r.place == (place{}) || r.layout.Kind.Has(sweep.File) {
+		return false
+	}
+	if p, _ := placeOf(r.path); p != r.place {
+		return true
+	}
+	for dir, f := range r.dirs {
+		if filepath.Dir(dir) != r.path && !slices.Contains(r.layout.LeaseDirs, dir) {
+			continue
+		}
+		if p, err := placeOf(dir); err == nil && p != f.place {
+			return true
+		}
+	}
+	return false
 }
 
 // restless are the files of entries of which a process is not what it was, or that must be watched without a gap.

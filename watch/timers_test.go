@@ -173,13 +173,14 @@ func TestScansThatCostMuchAreRare(t *testing.T) {
 }
 
 func TestProbesThatCostMuchAreRare(t *testing.T) {
+	const costs = 200 * time.Millisecond
 	var cost atomic.Int64
-	cost.Store(int64(10 * time.Millisecond))
+	cost.Store(int64(costs))
 	inBubble(t, func(t *testing.T, b *bubble) {
 		t.Helper()
 		b.after(time.Second) // what is watched only now is looked at once more
 		b.world.Change(func(m *proctest.Machine) { m.Procs[1].Zombie = true })
-		const rest = tickFactor * 10 * time.Millisecond
+		const rest = tickFactor * costs
 		took := b.since(b.began, time.Minute, func(s *Snapshot) bool { return is(s, b.lease("a"), verdict.Dead) })
 		if took < rest || took > rest+2*emitGap {
 			t.Errorf("it took %v, want %v", took, rest)
