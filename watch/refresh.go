@@ -304,19 +304,14 @@ func (e *engine) update(r *tracked, changes []change, told map[string]bool, old 
 	return changed
 }
 
-// rewait tells locks anew who waits for them, and takes out those that were shown only because of somebody who has gone.
+// rewait tells locks anew who waits for them.
 func (e *engine) rewait(r *tracked, locks iter.Seq[string]) (changes []change) {
 	for lock := range locks {
 		en := r.index[key{Lock, lock}]
 		if en == nil {
 			continue
 		}
-		beside := r.beside[lock]
-		if isBare(en) && len(beside) == 0 {
-			changes = append(changes, change{en, nil})
-			continue
-		}
-		if waiters := waitersOf(en, beside, e.pollers[lock]); !slices.Equal(waiters, en.Waiters) {
+		if waiters := waitersOf(en, r.beside[lock], e.pollers[lock]); !slices.Equal(waiters, en.Waiters) {
 			again := *en
 			again.Waiters = waiters
 			changes = append(changes, change{en, &again})
