@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -78,9 +79,15 @@ func (r *rehearsal) press(names ...string) {
 	}
 }
 
-// end waits for the screen and lets whatever it left behind run out.
-func (r *rehearsal) end() error {
-	err := <-r.over
+// end waits for the screen and lets whatever it left behind run out. A clock that goes on for ever is no deadlock to the
+// bubble, so the wait has an end.
+func (r *rehearsal) end() (err error) {
+	select {
+	case err = <-r.over:
+	case <-time.After(10 * time.Minute):
+		r.stop()
+		err = fmt.Errorf("still open, and then ended with %w", <-r.over)
+	}
 	_ = r.keys.Close()
 	r.stop()
 	time.Sleep(2 * time.Minute)

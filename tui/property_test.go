@@ -82,6 +82,9 @@ func TestWhateverIsTyped(t *testing.T) {
 	place := filepath.Dir(filepath.Dir(t.TempDir())) // of all that is real
 	done := &deeds{done: map[string]int{}}
 	rapid.Check(t, func(t *rapid.T) { typeAnything(t, store, k.w.Locker(), plan.Steps, real, place, done) })
+	if testing.Short() {
+		return // too few runs for all of it
+	}
 	for _, what := range []string{"claim", "acquire", "break lease", "break lock", "remove token", "sweep", "break several", "plan by mouse"} {
 		if done.done[what] == 0 {
 			t.Errorf("no run did this: %s (%v)", what, done.done)
