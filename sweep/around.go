@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"io/fs"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,10 +20,10 @@ type Around struct {
 }
 
 // Around looks at the files of these paths and at those that decide with them what is shown: a lease, its counter and
-// its flock file; a lock and its token. Of the temps of a lock only those are looked at that are named, and the one
-// that temp tells: it returns one that is believed to be there, or "". A lock that is missing is listed while its token
-// or such a temp is there.
-func (l Layout) Around(paths []string, temp func(lock string) string) Around {
+// its flock file; a lock and its token. Of the temps of a lock only those are looked at that are named, and of those that
+// temps tells, which are believed to be there, as many as it takes to find one: a lock that is missing is listed while
+// its token or a temp is there.
+func (l Layout) Around(paths []string, temps func(lock string) iter.Seq[string]) Around {
 	names := make(map[string]map[string]bool) // by directory
 	for _, path := range paths {
 		dir, name := filepath.Split(path)
@@ -33,8 +34,11 @@ func (l Layout) Around(paths []string, temp func(lock string) string) Around {
 		for _, n := range family(name) {
 			names[dir][n] = true
 			if isLockName(n) {
-				if t := temp(filepath.Join(dir, n)); t != "" {
+				for t := range temps(filepath.Join(dir, n)) {
 					names[dir][filepath.Base(t)] = true
+					if _, err := record.StampOf(t); err == nil {
+						break
+					}
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,7 +19,7 @@ func TestAroundFilesIsFoundWhatAWalkFindsOfThem(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	names := []string{
-		"a.lock", "a.lease", "a.lease.json", "a.epoch", ".a.lock.reclaim", ".a.lease.reclaim", ".a.lock.tmp.7.1.0",
+		"a.lock", "a.lease", "a.lease.json", "a.epoch", ".a.lock.reclaim", ".a.lease.reclaim", ".a.lock.tmp.7.1.0", ".a.lock.tmp.7.1.1",
 		"..a.lock.reclaim.tmp.7.1.0", ".registry-tmp-abc.json", "b.lock", ".b.lock.tmp.8.1.0", ".c.lock.reclaim", "Cargo.lock",
 		".hidden.lease.json", "data.bin", "trusted-filter-projects.json.lock", ".trusted-filter-projects.json.lock.reclaim",
 	}
@@ -47,13 +48,15 @@ func TestAroundFilesIsFoundWhatAWalkFindsOfThem(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := layout.Find(t.Context())
-		temp := func(lock string) string {
-			for _, path := range whole.Temps {
-				if LockOf(path) == lock {
-					return path
+		known := slices.Clone(whole.Temps)
+		temps := func(lock string) iter.Seq[string] {
+			return func(yield func(string) bool) {
+				for _, path := range known {
+					if LockOf(path) == lock && !yield(path) {
+						return
+					}
 				}
 			}
-			return ""
 		}
 		var all []string
 		for _, dir := range from {
@@ -63,7 +66,7 @@ func TestAroundFilesIsFoundWhatAWalkFindsOfThem(t *testing.T) {
 		}
 		check := func(some []string) {
 			t.Helper()
-			a := layout.Around(some, temp)
+			a := layout.Around(some, temps)
 			of := func(list []string) []string {
 				return slices.DeleteFunc(slices.Clone(list), func(path string) bool { return !slices.Contains(a.Paths, path) })
 			}
@@ -86,6 +89,13 @@ func TestAroundFilesIsFoundWhatAWalkFindsOfThem(t *testing.T) {
 		}
 		check(all)
 		for _, path := range all {
+			check([]string{path})
+		}
+		for _, path := range known { // one after the other goes, while all are still believed to be there
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			whole = layout.Find(t.Context())
 			check([]string{path})
 		}
 	}

@@ -24,10 +24,34 @@ type source interface {
 	Close() error // joins whatever it started
 }
 
-type kernel struct{ *fsnotify.Watcher }
+// kernel is fsnotify's watcher. It tells of some errors while it keeps everybody else out, so that who waits in Add or
+// Remove and is to read those errors would wait for ever: others read them.
+type kernel struct {
+	*fsnotify.Watcher
+	errors chan error
+	done   chan struct{}
+}
 
 func (k kernel) Events() <-chan fsnotify.Event { return k.Watcher.Events }
-func (k kernel) Errors() <-chan error          { return k.Watcher.Errors }
+func (k kernel) Errors() <-chan error          { return k.errors }
+
+func (k kernel) Close() error {
+	err := k.Watcher.Close()
+	<-k.done
+	return err
+}
+
+// drain hands on one error at a time: many mean no more than one.
+func (k kernel) drain() {
+	defer close(k.done)
+	defer close(k.errors)
+	for err := range k.Watcher.Errors {
+		select {
+		case k.errors <- err:
+		default:
+		}
+	}
+}
 
 // burst is how many events may wait to be heard. With few, all but those of a storm wait in the kernel, where they wake
 // nobody one by one; with none, whoever listens would have to wait for each.
@@ -38,7 +62,9 @@ func openKernel() (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kernel{w}, nil
+	k := kernel{w, make(chan error, 1), make(chan struct{})}
+	go k.drain()
+	return k, nil
 }
 
 // watched is a directory of which the source tells.
@@ -75,17 +101,18 @@ func reasonOf(err error) string {
 	}
 }
 
-// follow makes the source tell of the directories of the i-th root and of no others. It reports whether a
-// directory is watched only now: what changed in it before may not have been seen.
-func (e *engine) follow(i int) (more bool) {
+// follow makes the source tell of the directories of the i-th root and of no others. It reports whether the root must be
+// looked at again: a directory is watched only now, and what changed in it before may not have been seen, or it went, and
+// may be back, since the look that listed it.
+func (e *engine) follow(i int) (again bool) {
 	r := e.roots[i]
 	wanted := func(dir string) bool { return false }
 	r.refused = nil
 	if e.source != nil && r.place != (place{}) && r.root.Local {
 		wanted = func(dir string) bool { _, ok := r.dirs[dir]; return ok }
 		for dir, f := range r.dirs {
-			added, err := e.add(i, dir, f.place)
-			more = more || added
+			news, err := e.add(i, dir, f.place)
+			again = again || news
 			if err != nil {
 				r.refused = err
 			}
@@ -93,12 +120,12 @@ func (e *engine) follow(i int) (more bool) {
 	}
 	r.rewatch = false
 	e.unfollow(i, wanted)
-	return more
+	return again
 }
 
-// add makes the source tell of a directory of the i-th root. The error says why it cannot; a directory that went,
-// or whose look said already that it cannot be read, is none.
-func (e *engine) add(i int, dir string, p place) (added bool, err error) {
+// add makes the source tell of a directory of the i-th root; news says that it was not watched before, or went. The error
+// says why it cannot; a directory that went, or whose look said already that it cannot be read, is none.
+func (e *engine) add(i int, dir string, p place) (news bool, err error) {
 	if p == (place{}) {
 		return false, nil
 	}
@@ -124,7 +151,10 @@ func (e *engine) add(i int, dir string, p place) (added bool, err error) {
 		d.add(i)
 		e.dirs[dir] = d
 		return true, nil
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, os.ErrPermission):
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		delete(e.dirs, dir)
+		return true, nil
+	case errors.Is(err, os.ErrPermission):
 		delete(e.dirs, dir)
 		return false, nil
 	default:
@@ -188,12 +218,14 @@ func (d *watched) drop(root int) bool {
 func (e *engine) hear(ev fsnotify.Event, at time.Time) {
 	now := time.Now()
 	if d := e.dirs[ev.Name]; d != nil {
-		// The directory itself: if it was moved or removed, its watch went with it.
-		if ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename) {
+		// The directory itself: if it was moved or removed, its watch went with it, by whatever path it was asked for last.
+		moved := ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)
+		if moved {
 			delete(e.dirs, ev.Name)
 		}
 		for _, i := range d.roots {
 			e.roots[i].stir(now)
+			e.roots[i].rewatch = e.roots[i].rewatch || moved
 		}
 	}
 	d := e.dirs[filepath.Dir(ev.Name)]

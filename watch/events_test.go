@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,6 +61,65 @@ func TestWhatTheKernelRefusesIsSaid(t *testing.T) {
 	} {
 		if got := reasonOf(c.err); !strings.Contains(got, c.want) {
 			t.Errorf("%v: %q", c.err, got)
+		}
+	}
+}
+
+// An error that fsnotify tells of while it keeps everybody else out must not stop who wants to add a directory.
+func TestErrorsOfTheKernelsWatcherStopNobody(t *testing.T) {
+	s, err := openKernel()
+	if err != nil {
+		t.Skip(err)
+	}
+	top := t.TempDir()
+	// When fsnotify learns that these were moved, their watches are gone: so many events come before, which nobody hears yet.
+	for i := range 4 {
+		dir, away := filepath.Join(top, fmt.Sprint(i)), filepath.Join(top, "away")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Add(dir); err != nil {
+			t.Fatal(err)
+		}
+		for j := range 2 * burst {
+			put(t, filepath.Join(dir, fmt.Sprint(j)), nil)
+		}
+		if err := errors.Join(os.Rename(dir, away), os.RemoveAll(away)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	timeout := time.After(10 * time.Second)
+	for quiet := false; !quiet; {
+		select {
+		case <-s.Events():
+		case <-time.After(200 * time.Millisecond):
+			quiet = true
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(s.Add(top), s.Close()) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+		if err := <-s.Errors(); err == nil && runtime.GOOS == "linux" { // it is closed
+			t.Error("no error was told, so this tests nothing")
+		}
+	case <-timeout:
+		t.Fatal("nothing can be added any more")
+	}
+}
+
+// A directory that is not there when the source is asked for it may be back by now, and nobody tells of it.
+func TestDirectoryThatWentBeforeItWasWatchedIsLookedForAgain(t *testing.T) {
+	for refusal, want := range map[error]bool{syscall.ENOENT: true, syscall.ENOTDIR: true, syscall.EACCES: false, syscall.ENOSPC: false} {
+		e := (&Watcher{Roots: make([]Root, 1)}).engine(nil)
+		s := newTold()
+		s.refuse(refusal)
+		e.source = s
+		if news, _ := e.add(0, t.TempDir(), place{dev: 1, ino: 1}); news != want {
+			t.Errorf("%v: looked at again: %v", refusal, news)
 		}
 	}
 }

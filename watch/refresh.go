@@ -168,7 +168,7 @@ func (e *engine) refreshWith(ctx context.Context, i int, files []string, told ma
 		return e.look(ctx, i)
 	}
 	changes, files := e.renewed(ctx, r, files)
-	a := r.layout.Around(files, r.temp)
+	a := r.layout.Around(files, r.temps)
 	for _, dir := range a.Found.Dirs {
 		if _, ok := r.dirs[dir]; !ok {
 			r.stir(time.Now())

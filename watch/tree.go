@@ -2,6 +2,7 @@ package watch
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"sync"
 )
@@ -89,14 +90,15 @@ func (t *tree) put(lock string, c change) {
 	t.beside[lock] = list
 }
 
-// temp returns a temp of the lock that is known; "" if none is.
-func (t *tree) temp(lock string) string {
-	for _, e := range t.beside[lock] {
-		if e.Kind == Temp {
-			return e.Path
+// temps are the temps of the lock that are known.
+func (t *tree) temps(lock string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, e := range t.beside[lock] {
+			if e.Kind == Temp && !yield(e.Path) {
+				return
+			}
 		}
 	}
-	return ""
 }
 
 // differing tells every entry of which two lists have not the same *Entry: those of newer in its order, then those that
