@@ -14,21 +14,53 @@ type Infos struct {
 	Temps  []TempInfo
 }
 
-// maxWorkers bounds the goroutines of one InspectAll: the work is system calls on one disk.
+// maxWorkers bounds the goroutines of one InspectEach: the work is system calls on one disk.
 const maxWorkers = 8
 
-// InspectAll looks at many locks, tokens and temps: for each what Inspect, InspectToken and InspectTemp give, with one
-// look at the process table for all. The verdicts are without Evidence, Originals and Next, which Judge of the Facts
-// tells. When ctx is done the lists end with what was looked at till then; each is then
-// shorter than the paths that were given for it.
+// Each takes what InspectEach finds, with the place of its path in the list of its kind. Several goroutines call it at the
+// same time.
+type Each struct {
+	Lock  func(i int, info Info)
+	Token func(i int, info TokenInfo)
+	Temp  func(i int, info TempInfo)
+	// Listed says that the tokens are all that the locks' directories listed, a moment ago: of a lock that has a record
+	// and none of them none is looked for, as if the lock had been looked at then.
+	Listed bool
+}
+
+// InspectAll looks at many locks, tokens and temps as InspectEach does, and keeps all that was found. When ctx is done the
+// lists end with what was looked at till then; each is then shorter than the paths that were given for it.
 func (l *Locker) InspectAll(ctx context.Context, locks, tokens, temps []string) Infos {
 	infos := Infos{
 		Locks:  make([]Info, len(locks)),
 		Tokens: make([]TokenInfo, len(tokens)),
 		Temps:  make([]TempInfo, len(temps)),
 	}
+	done := l.InspectEach(ctx, locks, tokens, temps, Each{
+		Lock:  func(i int, info Info) { infos.Locks[i] = info },
+		Token: func(i int, info TokenInfo) { infos.Tokens[i] = info },
+		Temp:  func(i int, info TempInfo) { infos.Temps[i] = info },
+	})
+	infos.Locks = infos.Locks[:min(done, len(locks))]
+	done -= len(infos.Locks)
+	infos.Tokens = infos.Tokens[:min(done, len(tokens))]
+	infos.Temps = infos.Temps[:done-len(infos.Tokens)]
+	return infos
+}
+
+// InspectEach looks at many locks, tokens and temps, and tells each of what Inspect, InspectToken and InspectTemp give of
+// it, with one look at the process table for all. The verdicts are without Evidence, Originals and Next, which Judge of the
+// Facts tells. It returns how many were told: less than all only when ctx is done, and then the first ones, locks before
+// tokens before temps.
+func (l *Locker) InspectEach(ctx context.Context, locks, tokens, temps []string, each Each) (told int) {
 	k := l.look(l.table().Batch())
 	all := len(locks) + len(tokens) + len(temps)
+	if each.Listed {
+		k.listed = make(map[string]bool, len(tokens))
+		for _, token := range tokens {
+			k.listed[token] = true
+		}
+	}
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range min(all, maxWorkers, max(4, runtime.GOMAXPROCS(0))) {
@@ -38,7 +70,21 @@ func (l *Locker) InspectAll(ctx context.Context, locks, tokens, temps []string) 
 				if i >= all {
 					return
 				}
-				infos.glance(k, i, locks, tokens, temps)
+				switch t := i - len(locks); {
+				case t < 0:
+					info := k.glanceAtLock(locks[i])
+					info.Verdict = info.Facts.Glance(info.Facts.Look)
+					each.Lock(i, info)
+				case t < len(tokens):
+					info := k.glanceAtToken(tokens[t])
+					info.Verdict = info.Facts.Glance(info.Facts.Look)
+					each.Token(t, info)
+				default:
+					t -= len(tokens)
+					info := k.glanceAtTemp(temps[t])
+					info.Verdict = info.Facts.Glance(info.Facts.Look)
+					each.Temp(t, info)
+				}
 				if l.Looked != nil {
 					l.Looked.Add(1)
 				}
@@ -47,29 +93,5 @@ func (l *Locker) InspectAll(ctx context.Context, locks, tokens, temps []string) 
 	}
 	workers.Wait()
 	// Whoever took a number finished it: what was looked at is a first part of all.
-	done := min(all, int(next.Load()))
-	infos.Locks = infos.Locks[:min(done, len(locks))]
-	done -= len(infos.Locks)
-	infos.Tokens = infos.Tokens[:min(done, len(tokens))]
-	infos.Temps = infos.Temps[:done-len(infos.Tokens)]
-	return infos
-}
-
-// glance looks at the i-th of all.
-func (infos *Infos) glance(k *look, i int, locks, tokens, temps []string) {
-	switch t := i - len(locks); {
-	case t < 0:
-		info := k.glanceAtLock(locks[i])
-		info.Verdict = info.Facts.Glance(info.Facts.Look)
-		infos.Locks[i] = info
-	case t < len(tokens):
-		info := k.glanceAtToken(tokens[t])
-		info.Verdict = info.Facts.Glance(info.Facts.Look)
-		infos.Tokens[t] = info
-	default:
-		t -= len(tokens)
-		info := k.glanceAtTemp(temps[t])
-		info.Verdict = info.Facts.Glance(info.Facts.Look)
-		infos.Temps[t] = info
-	}
+	return min(all, int(next.Load()))
 }

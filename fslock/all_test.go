@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"reflect"
 	"sync"
 	"testing"
@@ -135,6 +136,39 @@ func TestLookingAtManyIsLookingAtEach(t *testing.T) {
 			same(r, temps[i], plainTemp(one.InspectTemp(temps[i]), now), plainTemp(all.Temps[i], now))
 		}
 	})
+}
+
+// Whoever has just listed the directories knows the tokens; but of a lock that went since then one may be left.
+func TestTokenThatWasNotListedIsLookedForOnlyWhereTheLockIsGone(t *testing.T) {
+	dir := t.TempDir()
+	var locks, tokens []string
+	for _, name := range []string{"held", "gone", "torn", "told"} {
+		lock := filepath.Join(dir, name+".lock")
+		token := filepath.Join(dir, "."+name+".lock.reclaim")
+		put(t, token, lockRecord(0).Encode(), 0)
+		switch name {
+		case "gone":
+		case "torn":
+			put(t, lock, []byte(`{"pid":1,`), 0)
+		default:
+			put(t, lock, lockRecord(0).Encode(), 0)
+		}
+		locks = append(locks, lock)
+		if name == "told" {
+			tokens = append(tokens, token)
+		}
+	}
+	for _, listed := range []bool{true, false} {
+		found := make([]bool, len(locks))
+		(&Locker{}).InspectEach(t.Context(), locks, tokens, nil, Each{
+			Lock:   func(i int, info Info) { found[i] = info.Token != nil && info.Facts.Token != nil },
+			Token:  func(int, TokenInfo) {},
+			Listed: listed,
+		})
+		if want := []bool{!listed, true, true, true}; !slices.Equal(found, want) {
+			t.Errorf("listed %v: tokens of held, gone, torn and told: %v", listed, found)
+		}
+	}
 }
 
 func TestLookingAtManyEndsWithItsContext(t *testing.T) {

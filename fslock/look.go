@@ -26,6 +26,8 @@ type look struct {
 	self   proc.Self
 	brief  bool // as proc.Identity has it
 
+	listed map[string]bool // the tokens that are there; nil: nobody knows
+
 	mu    sync.Mutex
 	local map[string]bool // by directory
 }
@@ -83,8 +85,13 @@ func (k *look) beside(f *verdict.LockFacts) *verdict.TokenFacts {
 	}
 	dir, name := filepath.Split(f.Path)
 	path := dir + record.TokenName(name)
-	// Most have none.
-	if _, err := record.StampOf(path); errors.Is(err, fs.ErrNotExist) {
+	// Most have none. A lock that went since the listing may have left one behind.
+	none := k.listed != nil && f.Record != nil && !k.listed[path]
+	if !none {
+		_, err := record.StampOf(path)
+		none = errors.Is(err, fs.ErrNotExist)
+	}
+	if none {
 		k.locker.memory.Forget(path)
 		return nil
 	}

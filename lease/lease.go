@@ -177,23 +177,23 @@ func (s *Store) List(ctx context.Context) ([]Info, error) {
 	return s.InspectAll(ctx, ids)
 }
 
-// InspectAll looks at many leases: for each what Look gives, in the order of the ids, with one look at the process table
-// for all. The verdicts are without Evidence, Originals and Next, which Judge of the Facts tells. Each id must be a
-// single name of a file. The error is the context's.
+// InspectAll looks at many leases as InspectEach does, sections included, and returns them in the order of the ids.
 func (s *Store) InspectAll(ctx context.Context, ids []string) ([]Info, error) {
-	return s.inspectAll(ctx, s.look(s.table().Batch()), ids)
-}
-
-// InspectFiles is InspectAll but for who is in the critical sections, which Facts.Inside then does not tell: the kernel
-// takes some 10 ms to list its locks when it has not been asked for a while, of one lease as of many.
-func (s *Store) InspectFiles(ctx context.Context, ids []string) ([]Info, error) {
-	k := s.look(s.table().Batch())
-	k.apart = true
-	return s.inspectAll(ctx, k, ids)
-}
-
-func (s *Store) inspectAll(ctx context.Context, k *looking, ids []string) ([]Info, error) {
 	infos := make([]Info, len(ids))
+	if err := s.InspectEach(ctx, ids, true, func(i int, info Info) { infos[i] = info }); err != nil {
+		return nil, err
+	}
+	return infos, nil
+}
+
+// InspectEach looks at many leases: it tells of each what Look gives, with the place of its id, with one look at the process
+// table for all. The verdicts are without Evidence, Originals and Next, which Judge of the Facts tells. Without sections it
+// leaves out who is in the critical sections, which Facts.Inside then does not tell: the kernel takes some 10 ms to list its
+// locks when it has not been asked for a while, of one lease as of many. Each id must be a single name of a file. tell is
+// called by several goroutines at the same time. The error is the context's; not all were told then.
+func (s *Store) InspectEach(ctx context.Context, ids []string, sections bool, tell func(i int, info Info)) error {
+	k := s.look(s.table().Batch())
+	k.apart = !sections
 	var next, done atomic.Int64
 	var workers sync.WaitGroup
 	for range min((len(ids)+15)/16, max(4, runtime.GOMAXPROCS(0))) { // to wake one costs as much as some looks
@@ -205,7 +205,7 @@ func (s *Store) inspectAll(ctx context.Context, k *looking, ids []string) ([]Inf
 				}
 				info := k.inspect(ids[i])
 				info.Verdict = info.Facts.Glance(info.Facts.Look)
-				infos[i] = info
+				tell(i, info)
 				done.Add(1)
 				if s.Looked != nil {
 					s.Looked.Add(1)
@@ -215,9 +215,9 @@ func (s *Store) inspectAll(ctx context.Context, k *looking, ids []string) ([]Inf
 	}
 	workers.Wait()
 	if int(done.Load()) < len(ids) {
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	return infos, nil
+	return nil
 }
 
 // IDs returns every id of which a lease, a counter or a flock file is there, sorted, also those for which no claim is

@@ -16,7 +16,7 @@ import (
 const (
 	keepName   = time.Minute
 	retryName  = 10 * time.Second
-	maxNames   = 1 << 16 // remembered at most
+	maxNames   = 1 << 18 // remembered at most
 	maxNameLen = 4096    // bytes; a longer one is no path and no name
 )
 
@@ -34,7 +34,7 @@ type Names struct {
 	Layout Layout // Required. Not changed after first use.
 
 	mu    sync.Mutex
-	known map[string]known // by the file that was read
+	known map[string]known // by the file that was read, and by the directory of those that share a name
 	keys  map[string]Name  // by key, from cache-keys.json
 	keyed time.Time        // until when keys are believed
 }
@@ -50,11 +50,14 @@ func (n *Names) Of(path string) Name {
 	dir = filepath.Clean(dir)
 	if slices.Contains(n.Layout.LeaseDirs, dir) {
 		if id, ok := strings.CutSuffix(file, leaseSuffix); ok && id != "" {
-			return n.file(filepath.Join(filepath.Dir(dir), id+".json"), agentName)
+			return n.file(filepath.Join(filepath.Dir(dir), id+".json"), agentName).name
 		}
 	}
 	if !n.Layout.Kind.Has(AFT) {
 		return Name{}
+	}
+	if old, ok := n.recall(dir); ok {
+		return old.name
 	}
 	rel, ok := strings.CutPrefix(dir, strings.TrimSuffix(n.Layout.Root, string(filepath.Separator))+string(filepath.Separator))
 	if !ok {
@@ -64,12 +67,18 @@ func (n *Names) Of(path string) Name {
 	if len(folders) == 4 && isHarness(folders[0]) && folders[3] == ".locks" {
 		return n.backup(filepath.Dir(dir), path)
 	}
+	all := known{until: time.Now().Add(keepName)}
 	for _, key := range slices.Backward(folders[1:]) {
-		if name := n.key(key); name != (Name{}) {
-			return name
+		one := n.key(key)
+		if all.name = one.name; one.until.Before(all.until) {
+			all.until = one.until
+		}
+		if all.name != (Name{}) {
+			break
 		}
 	}
-	return Name{}
+	n.keep(dir, all)
+	return all.name
 }
 
 // backup names a lock of a session's backups by the file that it guards, or else by the session.
@@ -80,40 +89,41 @@ func (n *Names) backup(session, path string) Name {
 	}
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(lock), lockSuffix), leaseLock)
 	if base != "" && base[0] != '.' {
-		if name := n.file(filepath.Join(session, base, "meta.json"), pathName); name != (Name{}) {
+		if name := n.file(filepath.Join(session, base, "meta.json"), pathName).name; name != (Name{}) {
 			return name
 		}
 	}
-	return n.file(filepath.Join(session, "session.json"), pathName)
+	return n.file(filepath.Join(session, "session.json"), pathName).name
 }
 
 // key names the checkout that a hashed key stands for.
-func (n *Names) key(key string) Name {
-	owner := filepath.Join(n.Layout.Root, "artifact-owners", key, "owner.json")
-	if name := n.file(owner, pathName); name != (Name{}) {
-		return name
+func (n *Names) key(key string) known {
+	owner := n.file(filepath.Join(n.Layout.Root, "artifact-owners", key, "owner.json"), pathName)
+	if owner.name != (Name{}) {
+		return owner
 	}
 	n.mu.Lock()
-	keys, fresh := n.keys, time.Now().Before(n.keyed)
+	keys, keyed := n.keys, n.keyed
 	n.mu.Unlock()
+	fresh := time.Now().Before(keyed)
 	if !fresh {
 		// Nothing is locked while the disk is read: two that come at once read it twice, and both are right.
 		keys = readKeys(filepath.Join(n.Layout.Root, "cache-keys.json"))
+		keyed = time.Now().Add(retryName)
 		n.mu.Lock()
-		n.keys, n.keyed = keys, time.Now().Add(retryName)
+		n.keys, n.keyed = keys, keyed
 		n.mu.Unlock()
 	}
-	return keys[key]
+	if owner.until.Before(keyed) {
+		keyed = owner.until
+	}
+	return known{keys[key], keyed}
 }
 
 // file returns the name that a file holds, remembered or read.
-func (n *Names) file(path string, decode func([]byte) Name) Name {
-	now := time.Now()
-	n.mu.Lock()
-	old, ok := n.known[path]
-	n.mu.Unlock()
-	if ok && now.Before(old.until) {
-		return old.name
+func (n *Names) file(path string, decode func([]byte) Name) known {
+	if old, ok := n.recall(path); ok {
+		return old
 	}
 	var name Name
 	if f, err := record.Read(path); err == nil {
@@ -123,13 +133,26 @@ func (n *Names) file(path string, decode func([]byte) Name) Name {
 	if name == (Name{}) {
 		keep = retryName
 	}
+	one := known{name, time.Now().Add(keep)}
+	n.keep(path, one)
+	return one
+}
+
+// recall returns what is still believed of a file or directory.
+func (n *Names) recall(path string) (old known, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old, ok = n.known[path]
+	return old, ok && time.Now().Before(old.until)
+}
+
+func (n *Names) keep(path string, one known) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.known == nil || len(n.known) >= maxNames {
 		n.known = make(map[string]known)
 	}
-	n.known[path] = known{name: name, until: now.Add(keep)}
-	return name
+	n.known[path] = one
 }
 
 // agentName decodes agents/registry/<id>.json.

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,9 +64,15 @@ func (w *Watcher) Look(ctx context.Context) (*Snapshot, error) {
 		return nil, err
 	}
 	s := w.assemble(looks, lists, time.Now())
-	judge(s.Entries, s.Time)
 	beside := besides(s.Entries)
 	for _, e := range s.Entries {
+		if at := turns(e); !at.IsZero() && !at.After(s.Time) { // it may have turned since its file was read
+			e.Verdict = brief(e.Judge(s.Time))
+			if f, ok := e.Subject.(*verdict.LockFacts); ok && f.Token != nil {
+				token := f.Token.Token(s.Time)
+				e.Token = &token
+			}
+		}
 		if e.Kind == Lock {
 			e.Waiters = waitersOf(e, beside[e.Path], nil)
 		}
@@ -199,7 +204,7 @@ func (w *Watcher) lookAt(ctx context.Context, i int, known func(key) *Entry) *ro
 	for _, e := range found.Errors {
 		look.fail(e.Path, e.Err)
 	}
-	want := paths{found.Locks, found.Tokens, found.Temps, found.Leases}
+	want := paths{found.Locks, found.Tokens, found.Temps, found.Leases, known == nil}
 	if layout.LeaseID != "" {
 		want.leases = []string{sweep.LeasePath(layout.LeaseDirs[0], layout.LeaseID)}
 	}
@@ -210,7 +215,9 @@ func (w *Watcher) lookAt(ctx context.Context, i int, known func(key) *Entry) *ro
 	fresh := w.read(ctx, want, true)
 	w.name(layout, look.root.Path, fresh)
 	look.entries = withoutFree(slices.Concat(kept, fresh))
-	slices.SortFunc(look.entries, inOrder)
+	if !slices.IsSortedFunc(look.entries, inOrder) {
+		slices.SortFunc(look.entries, inOrder)
+	}
 	return look
 }
 
@@ -224,6 +231,7 @@ func (l *rootLook) fail(path string, err error) {
 // paths are files to be looked at.
 type paths struct {
 	locks, tokens, temps, leases []string
+	whole                        bool // the tokens are all that were listed beside the locks
 }
 
 // keep takes out what is known and unchanged, and returns that.
@@ -246,61 +254,70 @@ func (p *paths) keep(known func(key) *Entry) (kept []*Entry) {
 }
 
 // read looks at files, and if flocks says so at who holds or wants the flocks of leases. Tokens, temps and leases that are
-// not there are left out.
+// not there are left out. The entries are in order if the paths of each kind are.
 func (w *Watcher) read(ctx context.Context, p paths, flocks bool) []*Entry {
-	entries := make([]*Entry, 0, len(p.locks)+len(p.tokens)+len(p.temps)+len(p.leases))
-	infos := w.Locker().InspectAll(ctx, p.locks, p.tokens, p.temps)
-	for _, info := range infos.Locks {
-		entries = append(entries, &Entry{
-			Kind: Lock, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), Token: info.Token, Raw: info.Raw,
-		})
-	}
-	for _, info := range infos.Tokens {
-		if !info.Facts.Missing {
-			entries = append(entries, &Entry{
-				Kind: Token, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), LockOf: sweep.LockOf(info.Path),
-				Raw: info.Raw,
-			})
-		}
-	}
-	for _, info := range infos.Temps {
-		if !info.Facts.Missing {
-			entries = append(entries, tempEntry(info))
-		}
-	}
-	from := len(entries)
-	for len(p.leases) > 0 && ctx.Err() == nil {
-		dir := filepath.Dir(p.leases[0])
+	// Each has its place, so that whoever looked at it can put it there.
+	entries := make([]*Entry, len(p.leases)+len(p.locks)+len(p.tokens)+len(p.temps))
+	leases, rest := entries[:len(p.leases)], entries[len(p.leases):]
+	for at := 0; at < len(leases) && ctx.Err() == nil; {
+		dir := filepath.Dir(p.leases[at])
 		var ids []string
-		for len(p.leases) > 0 && filepath.Dir(p.leases[0]) == dir {
-			id, _ := sweep.LeaseOf(p.leases[0])
-			ids, p.leases = append(ids, id), p.leases[1:]
+		from := leases[at:]
+		for ; at < len(leases) && filepath.Dir(p.leases[at]) == dir; at++ {
+			id, _ := sweep.LeaseOf(p.leases[at])
+			ids = append(ids, id)
 		}
-		inspect := w.Store(dir).InspectFiles
-		if flocks {
-			inspect = w.Store(dir).InspectAll
-		}
-		infos, _ := inspect(ctx, ids) // nothing but the context stops it
-		for _, info := range infos {
-			if isThere(info.Facts) {
-				entries = append(entries, leaseEntry(info))
-			}
-		}
+		// Nothing but the context stops it.
+		_ = w.Store(dir).InspectEach(ctx, ids, flocks, func(i int, info lease.Info) { from[i] = leaseEntry(info) })
 	}
 	if flocks && ctx.Err() == nil {
-		w.sections(entries[from:])
+		w.sections(leases)
 	}
-	return entries
+	tokens := rest[len(p.locks):]
+	temps := tokens[len(p.tokens):]
+	w.Locker().InspectEach(ctx, p.locks, p.tokens, p.temps, fslock.Each{
+		Lock:  func(i int, info fslock.Info) { rest[i] = lockEntry(info) },
+		Token: func(i int, info fslock.TokenInfo) { tokens[i] = tokenEntry(info) },
+		Temp:  func(i int, info fslock.TempInfo) { temps[i] = tempEntry(info) },
+
+		Listed: p.whole,
+	})
+	return slices.DeleteFunc(entries, func(e *Entry) bool { return e == nil })
 }
 
+// leaseEntry is nil if no file of the lease is there.
 func leaseEntry(info lease.Info) *Entry {
+	if f := info.Facts; f.Missing && f.Counter.Missing && f.Flock == (record.Stamp{}) && f.Section == nil {
+		return nil
+	}
 	return &Entry{
 		Kind: Lease, Path: info.Path, ID: info.ID, Subject: info.Facts, Verdict: brief(info.Verdict),
 		Epoch: info.Epoch, Raw: info.Raw,
 	}
 }
 
+func lockEntry(info fslock.Info) *Entry {
+	return &Entry{
+		Kind: Lock, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), Token: info.Token, Raw: info.Raw,
+	}
+}
+
+// tokenEntry is nil if the token is not there.
+func tokenEntry(info fslock.TokenInfo) *Entry {
+	if info.Facts.Missing {
+		return nil
+	}
+	return &Entry{
+		Kind: Token, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), LockOf: sweep.LockOf(info.Path),
+		Raw: info.Raw,
+	}
+}
+
+// tempEntry is nil if the temp is not there.
 func tempEntry(info fslock.TempInfo) *Entry {
+	if info.Facts.Missing {
+		return nil
+	}
 	return &Entry{
 		Kind: Temp, Path: info.Path, Subject: info.Facts, Verdict: brief(info.Verdict), LockOf: sweep.LockOf(info.Path),
 		Raw: info.Raw,
@@ -311,11 +328,6 @@ func tempEntry(info fslock.TempInfo) *Entry {
 func brief(v verdict.Verdict) verdict.Verdict {
 	v.Evidence, v.Originals, v.Next = nil, nil, nil
 	return v
-}
-
-// isThere reports whether any file of a lease is.
-func isThere(f *verdict.LeaseFacts) bool {
-	return !f.Missing || !f.Counter.Missing || f.Flock != (record.Stamp{}) || f.Section != nil
 }
 
 // name tells entries of the root their names.
@@ -348,31 +360,6 @@ func besides(entries []*Entry) map[string][]*Entry {
 		}
 	}
 	return beside
-}
-
-// judge judges entries at now, with all that Judge tells, with several workers where there are many.
-func judge(entries []*Entry, now time.Time) {
-	const share = 256
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), (len(entries)+share-1)/share) {
-		workers.Go(func() {
-			for {
-				end := int(next.Add(share))
-				if end-share >= len(entries) {
-					return
-				}
-				for _, e := range entries[end-share : min(end, len(entries))] {
-					e.Verdict = e.Judge(now)
-					if f, ok := e.Subject.(*verdict.LockFacts); ok && f.Token != nil {
-						token := f.Token.Token(now)
-						e.Token = &token
-					}
-				}
-			}
-		})
-	}
-	workers.Wait()
 }
 
 // follow takes note of the directories whose changes can change what lies below the root: all that were listed, and those

@@ -174,7 +174,7 @@ func (e *engine) refreshWith(ctx context.Context, i int, files []string, told ma
 			r.stir(time.Now())
 		}
 	}
-	fresh := e.w.read(ctx, paths{a.Found.Locks, a.Found.Tokens, a.Found.Temps, a.Found.Leases}, r.waited(a.Found.Leases))
+	fresh := e.w.read(ctx, paths{a.Found.Locks, a.Found.Tokens, a.Found.Temps, a.Found.Leases, false}, r.waited(a.Found.Leases))
 	if ctx.Err() != nil {
 		return false
 	}

@@ -43,8 +43,8 @@ type Entry struct {
 	Name     string // what a person knows it by, decoded from the storage; "" when unknown
 	Checkout string // the path of what a hashed key in Path stands for; "" when unknown
 	Subject  verdict.Subject
-	// Verdict is Subject judged at Snapshot.Time. Of Run it is without Evidence, Originals and Next, which Judge tells, and
-	// its Sentence may tell the age of an earlier moment: Judge tells that of any.
+	// Verdict is Subject judged at Snapshot.Time, without Evidence, Originals and Next, which Judge tells. Its Sentence may
+	// tell the age of an earlier moment: Judge tells that of any.
 	Verdict verdict.Verdict
 	Epoch   uint64         // leases: of the record, or of the counter when free; 0: unknown
 	Token   *verdict.Token // locks: the token beside it

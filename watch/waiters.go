@@ -9,11 +9,14 @@ import (
 )
 
 // sections finds who waits for the critical sections of leases, and those that somebody holds who is not seen.
-// Processes are looked at only where something is flocked.
+// Processes are looked at only where something is flocked. What is nil is passed over.
 func (w *Watcher) sections(leases []*Entry) {
 	table := w.table().Batch()
 	var again *proc.Table
 	for _, e := range leases {
+		if e == nil {
+			continue
+		}
 		f, ok := e.Subject.(*verdict.LeaseFacts)
 		if !ok || !mayFlock(f) || !table.Flocked(f.Flock.Ino) {
 			continue

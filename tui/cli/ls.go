@@ -88,6 +88,9 @@ func (l *listing) show(snap *watch.Snapshot) error {
 	}
 	err := l.print(func(w io.Writer) {
 		enc := encoder{sessions: l.sessions, describe: describe}
+		if l.json || l.jsonl {
+			entries = judgedWhole(snap.Time, entries)
+		}
 		switch {
 		case l.jsonl:
 			for _, e := range entries {

@@ -47,7 +47,7 @@ func (s *sight) store(dir string) *lease.Store {
 	return store
 }
 
-// all looks once at the roots.
+// all looks once at the roots; the entries have their evidence.
 func (s *sight) all(ctx context.Context, roots []watch.Root) (*watch.Snapshot, error) {
 	var paths []string
 	for _, root := range roots {
@@ -60,7 +60,11 @@ func (s *sight) all(ctx context.Context, roots []watch.Root) (*watch.Snapshot, e
 		s.watchers[key] = w
 	}
 	snap, err := w.Look(ctx)
-	return snap, failed(err)
+	if err != nil {
+		return nil, failed(err)
+	}
+	snap.Entries = judgedWhole(snap.Time, snap.Entries)
+	return snap, nil
 }
 
 // target is one place that a person named, be there anything or not.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +61,7 @@ func (a *app) exports() []tui.Export {
 	return []tui.Export{
 		{Ext: "json", Write: func(w io.Writer, s *watch.Snapshot) error {
 			enc := encoder{describe: describe}
-			writeJSON(w, enc.look(s, judgedWhole(s)))
+			writeJSON(w, enc.look(s, judgedWhole(s.Time, s.Entries)))
 			return nil
 		}},
 		{Ext: "txt", Write: func(w io.Writer, s *watch.Snapshot) error {
@@ -72,15 +73,15 @@ func (a *app) exports() []tui.Export {
 	}
 }
 
-// judgedWhole are all entries with their evidence, which those of a watcher that runs come without.
-func judgedWhole(s *watch.Snapshot) []*watch.Entry {
-	entries := make([]*watch.Entry, len(s.Entries))
-	for i, e := range s.Entries {
+// judgedWhole are the entries with their evidence, which those of a snapshot come without.
+func judgedWhole(now time.Time, entries []*watch.Entry) []*watch.Entry {
+	judged := make([]*watch.Entry, len(entries))
+	for i, e := range entries {
 		whole := *e
-		whole.Verdict = e.Judge(s.Time)
-		entries[i] = &whole
+		whole.Verdict = e.Judge(now)
+		judged[i] = &whole
 	}
-	return entries
+	return judged
 }
 
 func (a *app) demoCommand() *cobra.Command {
