@@ -53,8 +53,11 @@ func (l *Locker) InspectAll(ctx context.Context, locks, tokens, temps []string) 
 // Facts tells. It returns how many were told: less than all only when ctx is done, and then the first ones, locks before
 // tokens before temps.
 func (l *Locker) InspectEach(ctx context.Context, locks, tokens, temps []string, each Each) (told int) {
-	k := l.look(l.table().Batch())
 	all := len(locks) + len(tokens) + len(temps)
+	if all == 0 {
+		return 0
+	}
+	k := l.look(l.table().Batch())
 	if each.Listed {
 		k.listed = make(map[string]bool, len(tokens))
 		for _, token := range tokens {

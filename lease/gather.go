@@ -30,10 +30,11 @@ func (s *Store) look(t *proc.Table) *looking {
 
 // gather looks at the lease file and its counter. It is what Inspect shows and what Claim decides by.
 func (s *Store) gather(t *proc.Table, id string) (*verdict.LeaseFacts, []byte) {
-	return s.look(t).gather(id)
+	return s.look(t).gather(id, nil)
 }
 
-func (k *looking) gather(id string) (*verdict.LeaseFacts, []byte) {
+// gather reads the lease, and its counter unless that is unchanged since known, which may be nil.
+func (k *looking) gather(id string, known *verdict.LeaseFacts) (*verdict.LeaseFacts, []byte) {
 	s := k.store
 	f := &verdict.LeaseFacts{
 		Seen:     verdict.Seen{Path: k.prefix + id + leaseSuffix, Host: k.self.Host, Boot: k.self.BootID},
@@ -47,7 +48,12 @@ func (k *looking) gather(id string) (*verdict.LeaseFacts, []byte) {
 	f.File, f.Stamp, file.Path = file.Stat, file.Stamp, f.Path
 	_ = s.at("looked")
 	// After the lease: a claim raises the counter first, so read in this order it is never behind by itself.
-	f.Counter = readCounter(k.prefix + id + counterSuffix)
+	counter := k.prefix + id + counterSuffix
+	if known != nil && known.Counter.Problem == nil && known.Counter.Stamp.Holds(counter, known.Look) {
+		f.Counter = known.Counter
+	} else {
+		f.Counter = readCounter(counter)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		f.Missing = true

@@ -150,14 +150,14 @@ func (s *Store) Look(id string) (Info, error) {
 }
 
 func (s *Store) inspect(id string) Info {
-	info := s.look(s.table()).inspect(id)
+	info := s.look(s.table()).inspect(id, nil)
 	info.Verdict = info.Facts.Judge(info.Facts.Look)
 	return info
 }
 
 // inspect leaves the verdict to the caller.
-func (k *looking) inspect(id string) Info {
-	facts, raw := k.gather(id)
+func (k *looking) inspect(id string, known *verdict.LeaseFacts) Info {
+	facts, raw := k.gather(id, known)
 	k.lookInside(facts)
 	info := Info{ID: id, Path: facts.Path, Facts: facts, Raw: raw, Epoch: facts.Counter.Value}
 	if facts.Record != nil && facts.Record.Epoch > 0 {
@@ -180,20 +180,30 @@ func (s *Store) List(ctx context.Context) ([]Info, error) {
 // InspectAll looks at many leases as InspectEach does, sections included, and returns them in the order of the ids.
 func (s *Store) InspectAll(ctx context.Context, ids []string) ([]Info, error) {
 	infos := make([]Info, len(ids))
-	if err := s.InspectEach(ctx, ids, true, func(i int, info Info) { infos[i] = info }); err != nil {
+	if err := s.InspectEach(ctx, ids, Each{Sections: true, Tell: func(i int, info Info) { infos[i] = info }}); err != nil {
 		return nil, err
 	}
 	return infos, nil
 }
 
-// InspectEach looks at many leases: it tells of each what Look gives, with the place of its id, with one look at the process
-// table for all. The verdicts are without Evidence, Originals and Next, which Judge of the Facts tells. Without sections it
-// leaves out who is in the critical sections, which Facts.Inside then does not tell: the kernel takes some 10 ms to list its
-// locks when it has not been asked for a while, of one lease as of many. Each id must be a single name of a file. tell is
-// called by several goroutines at the same time. The error is the context's; not all were told then.
-func (s *Store) InspectEach(ctx context.Context, ids []string, sections bool, tell func(i int, info Info)) error {
+// Each says what InspectEach looks at beside the leases, and takes what it finds. Several goroutines call its functions at
+// the same time.
+type Each struct {
+	Tell func(i int, info Info) // of the i-th id
+	// Sections: look, too, who is in the critical sections, which Facts.Inside does not tell otherwise: the kernel takes
+	// some 10 ms to list its locks when it has not been asked for a while, of one lease as of many.
+	Sections bool
+	// Known returns what an earlier look found of the i-th id, or nil: a counter that is unchanged by its times and numbers
+	// is not read again. Only for a file system to which no other machine writes. nil: nothing is known.
+	Known func(i int) *verdict.LeaseFacts
+}
+
+// InspectEach looks at many leases: it tells of each what Look gives, with one look at the process table for all. The
+// verdicts are without Evidence, Originals and Next, which Judge of the Facts tells. Each id must be a single name of a
+// file. The error is the context's; not all were told then.
+func (s *Store) InspectEach(ctx context.Context, ids []string, each Each) error {
 	k := s.look(s.table().Batch())
-	k.apart = !sections
+	k.apart = !each.Sections
 	var next, done atomic.Int64
 	var workers sync.WaitGroup
 	for range min((len(ids)+15)/16, max(4, runtime.GOMAXPROCS(0))) { // to wake one costs as much as some looks
@@ -203,9 +213,13 @@ func (s *Store) InspectEach(ctx context.Context, ids []string, sections bool, te
 				if i >= len(ids) {
 					return
 				}
-				info := k.inspect(ids[i])
+				var known *verdict.LeaseFacts
+				if each.Known != nil {
+					known = each.Known(i)
+				}
+				info := k.inspect(ids[i], known)
 				info.Verdict = info.Facts.Glance(info.Facts.Look)
-				tell(i, info)
+				each.Tell(i, info)
 				done.Add(1)
 				if s.Looked != nil {
 					s.Looked.Add(1)

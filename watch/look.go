@@ -204,7 +204,9 @@ func (w *Watcher) lookAt(ctx context.Context, i int, known func(key) *Entry) *ro
 	for _, e := range found.Errors {
 		look.fail(e.Path, e.Err)
 	}
-	want := paths{found.Locks, found.Tokens, found.Temps, found.Leases, known == nil}
+	want := paths{
+		locks: found.Locks, tokens: found.Tokens, temps: found.Temps, leases: found.Leases, whole: known == nil,
+	}
 	if layout.LeaseID != "" {
 		want.leases = []string{sweep.LeasePath(layout.LeaseDirs[0], layout.LeaseID)}
 	}
@@ -232,6 +234,7 @@ func (l *rootLook) fail(path string, err error) {
 type paths struct {
 	locks, tokens, temps, leases []string
 	whole                        bool // the tokens are all that were listed beside the locks
+	known                        func(lease string) *verdict.LeaseFacts
 }
 
 // keep takes out what is known and unchanged, and returns that.
@@ -267,8 +270,12 @@ func (w *Watcher) read(ctx context.Context, p paths, flocks bool) []*Entry {
 			id, _ := sweep.LeaseOf(p.leases[at])
 			ids = append(ids, id)
 		}
-		// Nothing but the context stops it.
-		_ = w.Store(dir).InspectEach(ctx, ids, flocks, func(i int, info lease.Info) { from[i] = leaseEntry(info) })
+		each := lease.Each{Sections: flocks, Tell: func(i int, info lease.Info) { from[i] = leaseEntry(info) }}
+		if p.known != nil {
+			paths := p.leases[at-len(ids) : at]
+			each.Known = func(i int) *verdict.LeaseFacts { return p.known(paths[i]) }
+		}
+		_ = w.Store(dir).InspectEach(ctx, ids, each) // nothing but the context stops it
 	}
 	if flocks && ctx.Err() == nil {
 		w.sections(leases)

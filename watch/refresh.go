@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"holdfast/fslock/verdict"
 	"holdfast/sweep"
 )
 
@@ -174,7 +175,7 @@ func (e *engine) refreshWith(ctx context.Context, i int, files []string, told ma
 			r.stir(time.Now())
 		}
 	}
-	fresh := e.w.read(ctx, paths{a.Found.Locks, a.Found.Tokens, a.Found.Temps, a.Found.Leases, false}, r.waited(a.Found.Leases))
+	fresh := e.w.read(ctx, paths{locks: a.Found.Locks, tokens: a.Found.Tokens, temps: a.Found.Temps, leases: a.Found.Leases}, r.waited(a.Found.Leases))
 	if ctx.Err() != nil {
 		return false
 	}
@@ -200,6 +201,12 @@ func (e *engine) refreshWith(ctx context.Context, i int, files []string, told ma
 // content of them: what went, and what is not known.
 func (e *engine) renewed(ctx context.Context, r *tracked, files []string) (changes []change, rest []string) {
 	var want paths
+	if r.root.Local {
+		want.known = func(lease string) *verdict.LeaseFacts {
+			f, _ := r.index[key{Lease, lease}].Subject.(*verdict.LeaseFacts)
+			return f
+		}
+	}
 	for _, path := range files {
 		switch {
 		case isKnown(r.index[key{Lease, path}]):

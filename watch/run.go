@@ -25,12 +25,17 @@ const (
 	trust      = time.Minute             // without an untold change after which the kernel is believed again
 	hearsay    = time.Second             // within which the kernel must have told of a change that was found
 	shortLived = 50 * time.Millisecond   // what does not live so long is not shown
+	flowRest   = 40 * time.Millisecond   // at least, after a look at many files that events named
+	passGap    = 50 * time.Millisecond   // between two looks at what time alone may have changed
 	overdue    = 100 * time.Millisecond  // before a verdict that should have changed by now is asked again
 
 	// Rests, in times of the processor time that was spent before: on files that events name, on whole roots, on scans, on
 	// polls, and on looks at processes.
 	restFactor, lookFactor, scanFactor, pollFactor, tickFactor = 9, 4, 800, 20, 20
 )
+
+// flow is how many files, named by events and looked at together, are many.
+const flow = 8
 
 // How a root is watched, beside eventMode.
 const (
@@ -40,11 +45,12 @@ const (
 
 // Run emits a snapshot at once and then whenever something changed: content, verdict, token, epoch, name, who waits,
 // error, or how a root is watched; at most a hundred a second. Sentences and evidence alone, which tell ages, are no
-// change. What an event of the file system names is looked at within about 20 ms, and nothing else with it; a scan every
-// few seconds finds what no event told. What time or a death changes is emitted when it is due (expiries within about
-// 0.1 s; deaths at once where the kernel tells of them, else, like stops, within about 1 s), without any event; who waits
-// in flock is asked every 2 s. Locks, tokens and temps that live under 50 ms are not emitted. Entries whose place cannot
-// be looked at any more stay as they were seen last, with the time since then in Unseen.
+// change. What an event of the file system names is looked at within about 20 ms, in a flow of events within some 50 ms,
+// and nothing else with it; a scan every few seconds finds what no event told. What time or a death changes is emitted
+// when it is due (expiries within about 0.1 s; deaths at once where the kernel tells of them, else, like stops, within
+// about 1 s), without any event; who waits in flock is asked every 2 s. Locks, tokens and temps that live under 50 ms are
+// not emitted. Entries whose place cannot be looked at any more stay as they were seen last, with the time since then in
+// Unseen.
 //
 // It blocks until ctx ends and returns nil then; there is no other end. emit is called by one goroutine, and Run
 // waits for it. Everything that Run started has ended when it returns. Entries that did not change are the same ones
@@ -72,7 +78,7 @@ func (w *Watcher) engine(emit func(*Snapshot)) *engine {
 		pollers: make(map[string][]Waiter),
 	}
 	for i := range e.roots {
-		e.roots[i] = &tracked{tree: newTree(), dirty: make(map[string]bool), suspects: make(map[string]time.Time)}
+		e.roots[i] = &tracked{tree: newTree(), dirty: make(map[string]bool), suspects: make(map[string]time.Time), planned: make(map[key]time.Time)}
 	}
 	return e
 }
@@ -183,7 +189,8 @@ type engine struct {
 	ahead  map[*Entry]bool // entries with a stamp that only watching tells
 	enlist bool            // alive has changed: the kernel is to be told
 
-	due     dues // when time alone changes a verdict, a heap
+	due     dues      // when time alone changes a verdict, a heap
+	passed  time.Time // when something was due last
 	young   map[*tracked]map[key]youngster
 	polls   map[pollOf]*poll    // that events told of
 	pollers map[string][]Waiter // of those, who waits, by lock
@@ -205,6 +212,8 @@ type tracked struct {
 	refused     error     // why not all directories can be watched
 	rewatch     bool      // every directory is to be named to the source again: its watch may have gone unseen
 	every       time.Duration
+
+	planned map[key]time.Time // when what time changes is due at the latest
 
 	suspects map[string]time.Time // files found changed of which the kernel has not told, and until when it may
 	deafAt   time.Time            // since when it is known not to tell; zero: it does
@@ -355,10 +364,9 @@ func (e *engine) step(ctx context.Context) {
 func (e *engine) events(ctx context.Context, now time.Time) (changed bool) {
 	for i, r := range e.roots {
 		spent := e.w.processorTime()
-		rest := func(factor time.Duration) time.Time { return time.Now().Add(factor * (e.w.processorTime() - spent)) }
 		if at := r.lookAt(); !at.IsZero() && !now.Before(later(at, r.rest)) {
 			changed = e.look(ctx, i) || changed
-			r.rest = rest(lookFactor)
+			r.rest = time.Now().Add(lookFactor * (e.w.processorTime() - spent))
 		}
 		if now.Before(e.rest) {
 			continue
@@ -367,7 +375,11 @@ func (e *engine) events(ctx context.Context, now time.Time) (changed bool) {
 			if e.refresh(ctx, i, ready) {
 				r.deafAt, changed = time.Time{}, true // the kernel tells
 			}
-			e.rest = rest(restFactor)
+			rest := restFactor * (e.w.processorTime() - spent)
+			if len(ready) >= flow { // in a flow, to be woken by the events costs more than the looks
+				rest = max(rest, flowRest)
+			}
+			e.rest = time.Now().Add(rest)
 		}
 	}
 	return changed

@@ -117,7 +117,7 @@ func (e *engine) sizes() map[string]int {
 	r := e.roots[0]
 	all := map[string]int{
 		"dirs": len(e.dirs), "died": len(e.died), "alive": len(e.alive), "sights": len(e.sights), "ahead": len(e.ahead),
-		"due": len(e.due), "young": 0, "polls": len(e.polls), "pollers": len(e.pollers), "queue": len(r.queue), "dirty": len(r.dirty),
+		"due": len(e.due), "planned": len(r.planned), "young": 0, "polls": len(e.polls), "pollers": len(e.pollers), "queue": len(r.queue), "dirty": len(r.dirty),
 		"suspects": len(r.suspects), "index": len(r.index), "beside": len(r.beside), "sorted": len(r.sorted),
 		"trails": len(e.w.past.all), "gone": len(e.w.past.gone),
 	}

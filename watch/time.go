@@ -15,12 +15,13 @@ import (
 
 // due is an entry whose verdict time alone changes.
 type due struct {
-	at    time.Time
-	root  *tracked
-	entry *Entry
+	at   time.Time
+	root *tracked
+	key  key
 }
 
-// dues is a heap, the earliest first. An entry that was replaced stays in it until its time.
+// dues is a heap, the earliest first. An entry that is renewed again and again stays in it as it was planned first, and
+// is planned anew when that time comes.
 type dues []due
 
 func (d dues) Len() int           { return len(d) }
@@ -55,24 +56,40 @@ func (e *engine) plan(r *tracked, en *Entry) {
 	default:
 		at = now.Add(overdue).Round(0)
 	}
-	heap.Push(&e.due, due{at, r, en})
+	k := keyOf(en)
+	if planned, ok := r.planned[k]; ok && !planned.After(at) {
+		return
+	}
+	r.planned[k] = at
+	heap.Push(&e.due, due{at, r, k})
 }
 
-// dueAt is when the next verdict changes; zero: never.
+// dueAt is when the next verdict changes, or may; zero: never. Those of a while are looked at together.
 func (e *engine) dueAt() time.Time {
 	if len(e.due) == 0 {
 		return time.Time{}
 	}
-	return e.due[0].at
+	return later(e.due[0].at, e.passed.Add(passGap))
 }
 
 // pass looks at what time has changed.
 func (e *engine) pass(ctx context.Context, now time.Time) (changed bool) {
+	if at := e.dueAt(); at.IsZero() || at.After(now) {
+		return false
+	}
+	e.passed = now
 	paths := make(map[*tracked][]string)
 	for len(e.due) > 0 && !e.due[0].at.After(now) {
 		d := heap.Pop(&e.due).(due)
-		if d.root.index[keyOf(d.entry)] == d.entry {
-			paths[d.root] = append(paths[d.root], d.entry.Path)
+		if d.root.planned[d.key].Equal(d.at) {
+			delete(d.root.planned, d.key)
+		}
+		switch en := d.root.index[d.key]; {
+		case en == nil || !en.Unseen.IsZero():
+		case turns(en).After(now):
+			e.plan(d.root, en)
+		case !turns(en).IsZero():
+			paths[d.root] = append(paths[d.root], en.Path)
 		}
 	}
 	return e.again(ctx, paths)

@@ -215,14 +215,14 @@ func TestWhatIsToldALittleLateWasTold(t *testing.T) {
 
 func TestAVerdictWhoseTimeIsOverIsAskedAgainSoonAndNotAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := (&Watcher{}).engine(nil)
-		now := time.Now()
-		e.plan(nil, &Entry{Verdict: verdict.Verdict{Changes: now.Add(-time.Hour)}})
+		e := (&Watcher{Roots: make([]Root, 1)}).engine(nil)
+		r, now := e.roots[0], time.Now()
+		e.plan(r, &Entry{Verdict: verdict.Verdict{Changes: now.Add(-time.Hour)}})
 		if got := e.dueAt(); !got.Equal(now.Add(overdue)) {
 			t.Errorf("it is due in %v", got.Sub(now))
 		}
-		e.plan(nil, &Entry{Verdict: verdict.Verdict{Changes: now}, Unseen: now})
-		if e.plan(nil, &Entry{}); len(e.due) != 1 {
+		e.plan(r, &Entry{Path: "unseen", Verdict: verdict.Verdict{Changes: now}, Unseen: now})
+		if e.plan(r, &Entry{Path: "never"}); len(e.due) != 1 {
 			t.Errorf("%d are due", len(e.due))
 		}
 	})
@@ -231,14 +231,14 @@ func TestAVerdictWhoseTimeIsOverIsAskedAgainSoonAndNotAtOnce(t *testing.T) {
 // The clock that tells how long something took stands still while the machine sleeps: what is due by it would come late
 // by all the time that it slept.
 func TestWhatIsDueIsReckonedByTheWallClockAlone(t *testing.T) {
-	e := (&Watcher{}).engine(nil)
+	e := (&Watcher{Roots: make([]Root, 1)}).engine(nil)
 	now := time.Now()
 	for _, en := range []*Entry{
-		{Verdict: verdict.Verdict{Changes: now.Add(time.Hour)}},
-		{Verdict: verdict.Verdict{Changes: now.Add(-time.Hour)}},
-		{Token: &verdict.Token{Clears: now.Add(time.Minute)}},
+		{Path: "a", Verdict: verdict.Verdict{Changes: now.Add(time.Hour)}},
+		{Path: "b", Verdict: verdict.Verdict{Changes: now.Add(-time.Hour)}},
+		{Path: "c", Token: &verdict.Token{Clears: now.Add(time.Minute)}},
 	} {
-		e.plan(nil, en)
+		e.plan(e.roots[0], en)
 	}
 	for _, d := range e.due {
 		if d.at != d.at.Round(0) {
@@ -248,6 +248,44 @@ func TestWhatIsDueIsReckonedByTheWallClockAlone(t *testing.T) {
 	if n := len(e.due); n != 3 {
 		t.Errorf("%d are due", n)
 	}
+}
+
+// A renewal moves the time at which something is due, and wakes nobody at the time before.
+func TestRenewalsKeepOneTimeEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := (&Watcher{Roots: make([]Root, 1)}).engine(nil)
+		r, begun := e.roots[0], time.Now()
+		var en *Entry
+		renew := func() {
+			en = &Entry{Path: "a", Verdict: verdict.Verdict{Changes: time.Now().Add(time.Minute)}}
+			r.index[keyOf(en)] = en
+			e.plan(r, en)
+		}
+		for range 100 {
+			renew()
+			time.Sleep(time.Second / 2)
+		}
+		if got := e.dueAt(); len(e.due) != 1 || len(r.planned) != 1 || got.Sub(begun).Round(time.Second) != time.Minute {
+			t.Errorf("%d times, the first in %v", len(e.due), got.Sub(begun))
+		}
+		// What was due at first is planned anew without a look.
+		time.Sleep(time.Until(e.dueAt()))
+		e.pass(t.Context(), time.Now())
+		if got := time.Until(e.dueAt()).Round(time.Second); len(e.due) != 1 || len(r.planned) != 1 || got != 50*time.Second {
+			t.Errorf("%d times, the next in %v", len(e.due), got)
+		}
+		// One that comes earlier than it was planned is not missed.
+		en = &Entry{Path: "a", Verdict: verdict.Verdict{Changes: time.Now().Add(time.Second)}}
+		r.index[keyOf(en)] = en
+		if e.plan(r, en); time.Until(e.dueAt()) > 2*time.Second {
+			t.Errorf("the next in %v", time.Until(e.dueAt()))
+		}
+		delete(r.index, keyOf(en))
+		time.Sleep(time.Minute)
+		if e.pass(t.Context(), time.Now()); len(e.due)+len(r.planned) != 0 {
+			t.Errorf("of an entry that is gone %d times are left", len(e.due)+len(r.planned))
+		}
+	})
 }
 
 func TestNamesAreAskedForAgain(t *testing.T) {

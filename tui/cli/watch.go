@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -134,8 +136,13 @@ func (w *watching) run(ctx context.Context, args []string) error {
 			p.err = work()
 		}()
 	}
+	// After the first look there is never more than one thing to do at a time, and the search of other processors for work
+	// costs more than the work.
+	alone := sync.OnceFunc(func() { runtime.GOMAXPROCS(1) })
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	begin(func() error {
 		return watcher.Run(running, func(s *watch.Snapshot) {
+			alone()
 			select {
 			case <-newest:
 			default:
