@@ -52,6 +52,26 @@ func (m *model) inert() string {
 	}
 }
 
+// inertWord is inert in a word, where it stands beside many keys.
+func (m *model) inertWord() string {
+	switch {
+	case m.readOnly:
+		return "read-only"
+	case m.paused:
+		return "paused"
+	default:
+		return "stale"
+	}
+}
+
+// whyNotShort is whyNot for lists of keys: what is true of all that change something is one word there.
+func (m *model) whyNotShort(what intent, r *row) string {
+	if acting(what) != "" && m.inert() != "" {
+		return m.inertWord()
+	}
+	return m.whyNot(what, r)
+}
+
 // whyNot says why an intent cannot be done with the entry of r now; "": it can. Keys, palette, footer and list of actions
 // all ask here, so that none of them offers what another refuses.
 func (m *model) whyNot(what intent, r *row) string {
@@ -151,6 +171,7 @@ func (m *model) recheckActions() {
 // chooseAction is what keys do while the list is open. What it does is what the same key does without it.
 func (m *model) chooseAction(k keyPress) []command {
 	if !k.single {
+		m.sayChunk()
 		return nil
 	}
 	list, what := actionIntents(), m.intentOf(k)
@@ -185,19 +206,24 @@ func (m *model) overlayActions(lines []string, r rect) []string {
 		return lines
 	}
 	p := m.paint
-	var lists []string
+	var lists, head []string
+	if why := m.inert(); why != "" { // once, not with every key
+		for _, part := range p.wrap(strings.ToUpper(why[:1])+why[1:], r.w-3) {
+			head = append(head, p.line(r.w).put(plain, "  ").put(warn, part).String())
+		}
+	}
 	end := 0 // of the chosen one, which alone is told whole
 	for i, what := range actionIntents() {
 		b, ok := m.bindingOf(what)
 		if !ok {
 			continue
 		}
-		says, head, body, most := p.Safe(b.Help().Desc), strong, plain, 1
-		switch why := p.Safe(m.whyNot(what, row)); {
-		case len(m.marked) > 0 && (what == intentBreak || what == intentRelease):
+		says, verb, body, most := p.Safe(b.Help().Desc), strong, plain, 1
+		switch why := p.Safe(m.whyNotShort(what, row)); {
+		case len(m.marked) > 0 && (what == intentBreak || what == intentRelease) && m.inert() == "":
 			says = m.markedWords() + ": this is for those"
 		case why != "":
-			says, head, body = "no: "+why, faint, faint
+			says, verb, body = "no: "+why, faint, faint
 		}
 		mark := "  "
 		if i == m.actions.at {
@@ -212,7 +238,7 @@ func (m *model) overlayActions(lines []string, r rect) []string {
 		for n, part := range parts {
 			l := p.line(r.w)
 			if n == 0 {
-				l.put(strong, mark+b.Help().Key).put(plain, " ").to(6).cell(head, b.verb, verbWidth)
+				l.put(strong, mark+b.Help().Key).put(plain, " ").to(6).cell(verb, b.verb, verbWidth)
 			}
 			lists = append(lists, l.to(from).put(body, part).String())
 		}
@@ -220,9 +246,10 @@ func (m *model) overlayActions(lines []string, r rect) []string {
 			end = len(lists)
 		}
 	}
-	room := max(1, r.h-1)
+	room := max(1, r.h-1-len(head))
 	top := max(0, min(end-room, len(lists)-room))
-	box := append([]string{p.rule(r.w, "actions: "+row.name, "enter does it  esc close")}, lists[top:min(len(lists), top+room)]...)
+	box := append([]string{p.rule(r.w, "actions: "+row.name, "enter does it  esc close")}, head...)
+	box = append(box, lists[top:min(len(lists), top+room)]...)
 	return laidOver(lines, box, r.h)
 }
 
@@ -388,5 +415,5 @@ func (m *model) noNextStep(r *row) string {
 	if !r.entry.Unseen.IsZero() {
 		return m.notSeen(r)
 	}
-	return fmt.Sprintf("No command is needed for %s: %s", r.name, v.Sentence)
+	return fmt.Sprintf("%s needs no command: %s", r.name, v.Sentence)
 }

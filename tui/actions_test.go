@@ -32,9 +32,12 @@ func TestActionsSayTheReasonThatTheirKeySays(t *testing.T) {
 					if !ok {
 						t.Fatalf("no key for %v", what)
 					}
-					if why == "" {
+					switch {
+					case why == "":
 						d.wants(b.verb + " " + b.Help().Desc)
-					} else {
+					case acting(what) != "" && d.inert() != "":
+						d.wants(b.verb + " no: " + d.inertWord())
+					default:
 						d.wants("no: " + why[:min(len(why), 90)])
 					}
 					did := d.press(b.Keys()[0])
@@ -48,6 +51,48 @@ func TestActionsSayTheReasonThatTheirKeySays(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What is true of all that change something is said once above the list, whichever of it is chosen and however far it
+// is scrolled.
+func TestTheListOfActionsSaysOnceThatNothingCanBeChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		w, h   int
+		says   string
+		change func(*desk)
+	}{
+		"read-only":        {80, 24, "This screen is read-only (RO): it changes nothing.", func(d *desk) { d.readOnly, d.holds.readOnly = true, true }},
+		"read-only, small": {50, 12, "This screen is read-only (RO): it changes nothing.", func(d *desk) { d.readOnly, d.holds.readOnly = true, true }},
+		"paused":           {80, 24, "The picture is paused and may be old. p goes on.", func(d *desk) { d.press("p") }},
+		"stale":            {80, 24, "The picture is stale: it waits for a fresh look.", func(d *desk) { d.tell(delivery{ended: true}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := opened(t, c.w, c.h)
+			c.change(d)
+			d.choose("crashed")
+			d.press("a")
+			for range actionIntents() {
+				if n := strings.Count(d.screenText(), c.says); n != 1 {
+					t.Fatalf("said %d times:\n%s", n, d.view())
+				}
+				checkPicture(t, d.model)
+				d.press("j")
+			}
+			if c.h < 24 {
+				return
+			}
+			marker := "no: " + strings.Split(name, ",")[0]
+			if n := strings.Count(d.screenText(), marker); n != 5 {
+				t.Errorf("%d keys are marked %q:\n%s", n, marker, d.view())
+			}
+			d.press("esc", ":")
+			d.types("break")
+			d.wants("no: " + name)
+			if strings.Contains(d.screenText(), c.says) {
+				t.Error("the palette says the sentence with each verb")
+			}
+		})
 	}
 }
 

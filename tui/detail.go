@@ -27,6 +27,9 @@ func (t tab) String() string { return [tabs]string{"Overview", "Process", "Histo
 // factWidth is the room for the heads of facts.
 const factWidth = 10
 
+// leastTitle is what the tabs leave of the title of the detail, in cells.
+const leastTitle = 12
+
 // factLines are a head and what is said of it, wrapped. s is safe text.
 func (m *model) factLines(head, s string, w int, t tone) []string {
 	p := m.paint
@@ -65,8 +68,14 @@ func (m *model) detailPane(r rect) []string {
 	h := r.h - 1
 	top := max(0, min(m.scroll, len(lines)-h))
 	note := strings.Join(names, " ")
+	room := r.w - text.Width(note) - 6 // of the title, beside what a rule draws
 	if len(lines) > h && m.zoomed {
-		note = fmt.Sprintf("%s %d%%", note, (top+h)*100/len(lines))
+		if how := fmt.Sprintf(" %d%%", (top+h)*100/len(lines)); room-len(how) >= min(text.Width(title), leastTitle) {
+			note += how
+		}
+	}
+	if !m.zoomed && room < min(text.Width(title), leastTitle) {
+		title = "" // the list beside it has the cursor on it: that there are tabs is told nowhere else
 	}
 	cut := len(lines) > top+h && h > 0
 	lines = lines[min(top, len(lines)):min(len(lines), top+h)]
@@ -118,9 +127,10 @@ func (m *model) brief(r *row, w int) []string {
 			}
 		}
 	}
+	const from = 3 + factWidth
 	oneLine := func(head, s string) {
 		if s != "" {
-			lines = append(lines, p.line(w).to(3).put(faint, head).to(3+factWidth).put(plain, p.Safe(s)).String())
+			lines = append(lines, p.line(w).to(3).put(faint, head).to(from).put(plain, p.Safe(s)).String())
 		}
 	}
 	waits := waitWords(r.entry)
@@ -137,17 +147,31 @@ func (m *model) brief(r *row, w int) []string {
 		if step := m.tokenStep(r); step != "" {
 			steps = []string{step}
 		}
-		oneLine("next", strings.Join(append(steps, "enter all evidence", "y copy path"), "   "))
+		const keys = "y copy path   enter more"
+		says := keys
+		if len(steps) > 0 { // a long command is cut, and not the keys behind it
+			says = p.Cut(p.Safe(strings.Join(steps, "   ")), w-from-len(keys)-4) + "   " + keys
+		}
+		oneLine("next", says)
 	}
 	return lines
 }
 
-// tokenStep is the key that removes the token which blocks the lock; "": none does, or nothing may be changed.
+// tokenStep is the key that removes a token, the one under the cursor or the one that blocks the lock there, or a temp
+// that nobody uses; "": none does, or nothing may be changed.
 func (m *model) tokenStep(r *row) string {
-	if m.readOnly || !r.entry.Unseen.IsZero() || blockingToken(r.entry, m.now) == nil {
+	switch {
+	case m.readOnly || !r.entry.Unseen.IsZero():
+		return ""
+	case r.entry.Kind == watch.Token && m.whyNotHere(intentBreak, r) == "":
+		return "B remove this token (plan first)"
+	case r.entry.Kind == watch.Temp && m.shows == litterRows && r.stateAt(m.now) == verdict.Litter && m.notSweepable() == "":
+		return "W sweep temps away (plan first)"
+	case blockingToken(r.entry, m.now) != nil:
+		return "B remove that token (plan first)"
+	default:
 		return ""
 	}
-	return "B remove that token (plan first)"
 }
 
 // nextSteps are the next safe commands but the one whose answer is on the screen already. None follows from what cannot
@@ -209,17 +233,30 @@ func (m *model) overview(r *row, w int) []string {
 			fact("held", fmt.Sprintf("by this screen, epoch %d; renewed until R, quit or a signal", own.epoch))
 		}
 	}
-	for _, f := range Facts(m.snap, e, m.now) {
+	facts := Facts(m.snap, e, m.now)
+	if step := m.tokenStep(r); isLitter(e) && step != "" {
+		at := 0 // behind when it clears, as with all else
+		if facts[0].Head == "clears" {
+			at = 1
+		}
+		facts = slices.Insert(facts, at, Fact{"next", step})
+	}
+	for _, f := range facts {
 		switch f.Head {
 		case "":
 			lines = append(lines, "", p.line(w).put(plain, " ").put(strong, f.Says).String())
 		case skipped:
 			lines = append(lines, m.factLines(f.Head, p.Safe(f.Says), w, faint)...)
 		default:
-			fact(f.Head, f.Says)
+			step := ""
 			if f.Head == "token" {
-				fact("next", m.tokenStep(r))
+				step = m.tokenStep(r)
 			}
+			if says, why, ok := strings.Cut(f.Says, "; a person must decide"); ok && step != "" {
+				f.Says = says + why + "; B removes it"
+			}
+			fact(f.Head, f.Says)
+			fact("next", step)
 		}
 	}
 	return lines

@@ -36,6 +36,7 @@ type dialog struct {
 	opened  time.Time
 	changed string  // why it cannot be confirmed any more; "": it can
 	top     int     // the first line that is shown
+	chunk   bool    // several keys came at once and were not taken for anything
 	typing  *typing // what must be typed to confirm; nil: y confirms
 	many    []piece // of a plan for several entries, which has no target of its own; nil: it is for one
 
@@ -198,6 +199,7 @@ func (m *model) answer(k keyPress) []command {
 	if d.typing != nil {
 		return m.answerTyped(d, k)
 	}
+	d.chunk = !k.single && !k.pasted
 	if !k.single {
 		return nil
 	}

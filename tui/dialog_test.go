@@ -513,3 +513,24 @@ func TestCommandsNameARootThatIsNotFoundByItself(t *testing.T) {
 		}
 	}
 }
+
+func TestAPlanTellsOfKeysThatCameAtOnce(t *testing.T) {
+	for _, h := range []int{12, 24} {
+		d := opened(t, 50, h)
+		d.choose("crashed")
+		d.plans("B")
+		d.tell(keyPress{text: "yy"})
+		d.wants(chunkWords)
+		checkPicture(t, d.model)
+		if len(d.did) != 0 || d.dialog == nil {
+			t.Fatal("they acted")
+		}
+		d.tell(keyPress{text: "y", pasted: true})
+		if d.press("j"); strings.Contains(d.screenText(), chunkWords) {
+			t.Error("it is still said after a key")
+		}
+		if got := d.press("y"); len(got) != 1 || !got[0].acts {
+			t.Errorf("y gave %+v", got)
+		}
+	}
+}

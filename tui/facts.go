@@ -27,12 +27,16 @@ func sentence(e *watch.Entry, v verdict.Verdict, now time.Time) string {
 	return "Last seen " + momentWords(e.Unseen, now) + ", cannot be looked at. It was then: " + v.Sentence
 }
 
-// clears is text.Clears, of what can be looked at.
+// clears is text.Clears, of what can be looked at. Where anybody could take a lock but for a token, it says whose that is.
 func clears(e *watch.Entry, v verdict.Verdict, now time.Time) string {
-	if e.Unseen.IsZero() {
-		return text.Clears(v, now)
+	if !e.Unseen.IsZero() {
+		return "nobody can tell: its place cannot be looked at"
 	}
-	return "nobody can tell: its place cannot be looked at"
+	taken := v.State == verdict.Dead || v.State == verdict.Expired
+	if t := blockingToken(e, now); t != nil && t.Record != nil && taken && v.Claimable.When == verdict.Blocked && !v.Claimable.At.After(now) {
+		return fmt.Sprintf("at the next attempt, but a token of pid %d on %s blocks it", t.Record.PID, cmp.Or(t.Record.Hostname, "an unknown host"))
+	}
+	return text.Clears(v, now)
 }
 
 // momentWords are a moment that has passed: the time, and the day where that is not today's.

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -28,23 +29,29 @@ type part struct {
 const filterKeys = "state: kind: host: pid: is:"
 
 // parseFilter reads a filter: words that must be found in the name, path or holder, state:dead, kind:lock,
-// host:web02, pid:9120, is:waiting, beat>30s, beat<30s; a ! before any of them turns it round.
-func parseFilter(s string) (filter, error) {
-	f := filter{text: strings.TrimSpace(s)}
-	for word := range strings.FieldsSeq(s) {
+// host:web02, pid:9120, is:waiting, beat>30s, beat<30s; a ! before any of them turns it round. The error says what is
+// wrong with the first word that cannot be read, or not yet; the filter is made of the others.
+func parseFilter(s string) (f filter, err error) {
+	text := strings.TrimSpace(s)
+	var read []string
+	for typed := range strings.FieldsSeq(s) {
 		t := part{}
-		word, t.not = strings.CutPrefix(word, "!")
-		if word == "" {
-			return filter{}, errors.New("! needs a word")
+		word, wrong := typed, errors.New("! needs a word")
+		if word, t.not = strings.CutPrefix(word, "!"); word != "" {
+			t.match, wrong = parseTerm(word)
 		}
-		var err error
-		if t.match, err = parseTerm(word); err != nil {
-			return filter{}, err
+		if wrong != nil {
+			err = cmp.Or(err, wrong)
+			continue
 		}
 		f.terms = append(f.terms, t)
 		f.timed = f.timed || isTimed(strings.ToLower(word))
+		read = append(read, typed)
 	}
-	return f, nil
+	if f.text = text; err != nil {
+		f.text = strings.Join(read, " ")
+	}
+	return f, err
 }
 
 // isTimed reports whether what a word lets through changes with time alone.
@@ -66,7 +73,7 @@ func parseTerm(word string) (func(*row, time.Time) bool, error) {
 		want := strings.ToLower(word)
 		return func(r *row, _ time.Time) bool { return strings.Contains(r.haystack(), want) }, nil
 	case value == "":
-		return nil, fmt.Errorf("%s: wants a value", field)
+		return nil, fmt.Errorf("%s: wants a value%s", field, valuesOf(strings.ToLower(field)))
 	}
 	switch strings.ToLower(field) {
 	case "state":
@@ -75,14 +82,14 @@ func parseTerm(word string) (func(*row, time.Time) bool, error) {
 				return func(r *row, now time.Time) bool { return r.stateAt(now) == s }, nil
 			}
 		}
-		return nil, fmt.Errorf("no state %q; live late stopped remote unknown expired dead unreadable free", value)
+		return nil, fmt.Errorf("no state %q%s", value, valuesOf("state"))
 	case "kind":
 		for k := watch.Lease; k <= watch.Temp; k++ {
 			if k.String() == value {
 				return func(r *row, _ time.Time) bool { return r.entry.Kind == k }, nil
 			}
 		}
-		return nil, fmt.Errorf("no kind %q; lease lock token temp", value)
+		return nil, fmt.Errorf("no kind %q%s", value, valuesOf("kind"))
 	case "is":
 		switch value {
 		case "problem":
@@ -107,6 +114,20 @@ func parseTerm(word string) (func(*row, time.Time) bool, error) {
 		}, nil
 	default:
 		return nil, fmt.Errorf("no field %q; %s beat>", field, filterKeys)
+	}
+}
+
+// valuesOf are the words that may stand behind a field, for a message to end with; "": any, or a field that is none.
+func valuesOf(field string) string {
+	switch field {
+	case "state":
+		return ": live late stopped remote unknown expired dead unreadable free"
+	case "kind":
+		return ": lease lock token temp"
+	case "is":
+		return ": problem waiting mine"
+	default:
+		return ""
 	}
 }
 

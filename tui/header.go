@@ -67,6 +67,9 @@ func (m *model) headerLine() string {
 	return l.String()
 }
 
+// leastRoot is what is left of a root's path where there is no room for it, in cells.
+const leastRoot = 12
+
 // roots are the paths of the roots in w cells, each cut alike; "" where too little would be left of each.
 func (m *model) roots(w int) string {
 	n := len(m.snap.Roots)
@@ -78,9 +81,8 @@ func (m *model) roots(w int) string {
 	if text.Width(all) <= w {
 		return all
 	}
-	const least = 12
 	each := (w - n + 1) / max(1, n)
-	if each < least {
+	if each < leastRoot {
 		return ""
 	}
 	for i := range paths {
@@ -339,7 +341,9 @@ func (m *model) notices() []note {
 		case r.Kind == "missing":
 			list = append(list, note{"Waiting for " + m.short(r.Path) + m.paint.Safe(" ("+r.ChosenBy+"): it is not there"), false})
 		case r.Reason != "":
-			list = append(list, note{m.short(r.Path) + m.paint.Safe(" ("+r.Watch+"): "+r.Reason), false})
+			why := m.paint.Safe(" (" + r.Watch + "): " + r.Reason)
+			path := m.paint.CutMiddle(m.short(r.Path), max(leastRoot, m.w-2-text.Width(why)))
+			list = append(list, note{path + why, false})
 		}
 	}
 	return m.withDemo(list)
@@ -424,6 +428,9 @@ func (m *model) footerLine() string {
 		}
 		l.put(strong, "/").put(plain, before).put(strong, p.glyph(caretGlyph)).put(plain, behind)
 		return l.put(plain, "  ").put(tone, end).String()
+	}
+	if m.dialog != nil && m.dialog.chunk {
+		l.put(plain, chunkWords)
 	}
 	for _, h := range m.footerHints() {
 		l.to(h.x).put(strong, h.key).put(plain, " "+h.says)

@@ -186,3 +186,22 @@ func TestHeadlineTellsOfWhatCouldNotBeSeen(t *testing.T) {
 	})
 	d.wants("1 place could not be looked at. Nothing else is stuck.")
 }
+
+// The setting that has to be raised is what whoever reads that a root is polled needs.
+func TestWhyARootIsPolledFitsTheScreen(t *testing.T) {
+	for reason, must := range map[string]string{
+		"fs.inotify.max_user_watches is reached: no more directories can be watched":           "fs.inotify.max_user_watches is reached: ",
+		"fs.inotify.max_user_instances (or open files) is reached: no watcher can be had":      "fs.inotify.max_user_instances (or open files) is reached",
+		"changes on nfs4 are not all told by the kernel":                                       "changes on nfs4 are not all told by the kernel",
+		"changes were found that the kernel did not tell of, with a reason of no use: " + home: "changes were found that the kernel did not tell of",
+	} {
+		for _, path := range []string{registry, storage, "/mnt/" + strings.Repeat("a-long-name/", 20) + "end"} {
+			s := everything(noon)
+			s.Roots[0].Path, s.Roots[0].Watch, s.Roots[0].Every, s.Roots[0].Reason = path, "poll", 1500*time.Millisecond, reason
+			d := sit(t, screenFor(), 80, 24)
+			d.see(s)
+			d.wants("(poll): " + must)
+			checkPicture(t, d.model)
+		}
+	}
+}

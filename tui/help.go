@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"strings"
 
 	"holdfast/fslock/verdict"
 	"holdfast/tui/text"
@@ -39,12 +38,20 @@ func (m *model) helpLines(w int) []string {
 		"those beside a lock are told with it.", w-2) {
 		lines = append(lines, p.line(w).put(plain, " "+s).String())
 	}
-	marks := strings.TrimSpace("* this screen holds it   " + p.Marks(verdict.IsBlocked, 0) + " blocked   clock a time that cannot be right   " +
-		"held a lock held for over ten minutes   legacy alive by pid alone   epoch its counter is damaged or behind   " +
-		UnseenMark + " its place cannot be looked at any more")
-	for _, s := range p.wrap(marks, w-2) {
-		lines = append(lines, p.line(w).put(plain, " "+s).String())
+	lines = append(lines, "", p.line(w).put(plain, " ").put(strong, "Marks behind the name").String())
+	for _, mark := range [][2]string{
+		{"*", "this screen holds it"},
+		{p.Marks(verdict.IsBlocked, 0), "blocked: nobody can take it"},
+		{"clock", "a time that cannot be right"},
+		{"held 2h", "for over ten minutes: a note, no alarm"},
+		{"legacy", "alive by its pid alone"},
+		{"epoch", "its counter is damaged or behind"},
+		{"stopped", "it ran out while its holder is stopped"},
+		{UnseenMark, "its place cannot be looked at any more"},
+	} {
+		lines = append(lines, m.factLines(mark[0], mark[1], w, plain)...)
 	}
+	lines = append(lines, "")
 	for _, s := range p.wrap("Stuck is what is blocked, and a lock whose holder is stopped: all else clears by itself. "+
 		"A plan listens to keys once it has been open for 0.4 s.", w-2) {
 		lines = append(lines, p.line(w).put(plain, " "+s).String())

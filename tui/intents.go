@@ -65,9 +65,10 @@ func (m *model) pressTiny(k keyPress) []command {
 }
 
 // pressChunk is for characters that arrived at once, as on a slow line: keys that move the cursor do, and a filter is
-// typed. Anything else may be a paste or a torn report and does nothing: least of all what changes something.
+// typed. Anything else may be a paste or a torn report and does nothing, which is said: least of all what changes something.
 func (m *model) pressChunk(k keyPress) {
 	if m.help || !utf8.ValidString(k.text) {
+		m.sayChunk()
 		return
 	}
 	if term, ok := strings.CutPrefix(k.text, "/"); ok {
@@ -84,6 +85,7 @@ func (m *model) pressChunk(k keyPress) {
 	for _, r := range k.text {
 		what := m.intentOf(keyPress{name: string(r), single: true})
 		if what < firstMove || what > lastMove {
+			m.sayChunk()
 			return
 		}
 		moves = append(moves, what)
@@ -92,6 +94,11 @@ func (m *model) pressChunk(k keyPress) {
 		m.do(what)
 	}
 }
+
+// chunkWords tell whoever typed faster than the line carries why nothing happened.
+const chunkWords = "Several keys came at once; press one at a time."
+
+func (m *model) sayChunk() { m.say(chunkWords) }
 
 // interrupt is ^c: it asks as quitting does, and a second one does not.
 func (m *model) interrupt() []command {
@@ -392,7 +399,7 @@ func (m *model) doHelp(what intent) {
 	}
 }
 
-// edit changes the filter's line; every state of it that can be read applies at once.
+// edit changes the filter's line; every word of it that can be read applies at once.
 func (m *model) edit(k keyPress) {
 	switch m.input.press(k) {
 	case inputDone:
@@ -407,10 +414,8 @@ func (m *model) edit(k keyPress) {
 		return
 	case inputOpen:
 	}
-	f, err := parseFilter(m.input.value())
-	m.input.err = err
-	if err == nil {
-		m.filter, m.selected = f, m.input.selected
-		m.refill()
-	}
+	// A word that cannot be read, or not yet, filters nothing: a list that is empty half-way looks like an answer.
+	m.filter, m.input.err = parseFilter(m.input.value())
+	m.selected = m.input.selected
+	m.refill()
 }

@@ -102,7 +102,7 @@ func keyMap() []group {
 			bind(intentSort, []string{"s"}, "s", "sort by the next column").footed("sort").verbed("sort"),
 			bind(intentReverse, []string{"S"}, "S", "sort the other way round").verbed("reverse"),
 			bind(intentAll, []string{"1"}, "1", "all entries").verbed("all"),
-			bind(intentProblems, []string{"!", "2"}, "!", "problems only, and back").footed("problems").verbed("problems"),
+			bind(intentProblems, []string{"!", "2"}, "!", "problems only, and back (also 2)").footed("problems").verbed("problems"),
 			bind(intentWaiting, []string{"3"}, "3", "what is waited for, and by whom, and back").verbed("waiting"),
 			bind(intentLitter, []string{"4"}, "4", "litter: tokens and temps only, and back").verbed("litter"),
 			bind(intentMine, []string{"5"}, "5", "what this screen holds, and back").verbed("mine"),

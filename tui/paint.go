@@ -63,10 +63,11 @@ func newPaint(theme string, noColor, ascii bool) *paint {
 		good: lipgloss.Color("2"), warn: lipgloss.Color("3"), bad: lipgloss.Color("1"),
 		grave: lipgloss.Color("1"), far: lipgloss.Color("6"), odd: lipgloss.Color("5"),
 	}
+	theme, _ = ThemeOf(theme)
 	switch {
 	case noColor:
 		r.SetColorProfile(termenv.Ascii)
-	case theme == "colorblind":
+	case theme == colourBlind:
 		// The nearest that 256 colours have to Okabe and Ito's bluish green, orange, vermillion, sky blue and purple.
 		r.SetColorProfile(termenv.ANSI256)
 		colours = [tones]lipgloss.TerminalColor{
@@ -129,7 +130,7 @@ const (
 )
 
 func (p *paint) glyph(g glyph) string {
-	const pretty, ascii = "─│▸▴▾▏▪", "-|>^v_o"
+	const pretty, ascii = "─│▸▴▾│▪", "-|>^v_o"
 	if p.ASCII {
 		return ascii[g : g+1]
 	}

@@ -235,7 +235,7 @@ func (m *model) overlayPalette(lines []string, r rect) []string {
 			mark = p.glyph(cursorGlyph) + " "
 		}
 		says, t := o.Help().Desc, plain
-		if why := m.whyNot(o.intent, m.current()); why != "" {
+		if why := m.whyNotShort(o.intent, m.current()); why != "" {
 			says, t = "no: "+p.Safe(why), faint
 		}
 		verb := o.verb

@@ -218,7 +218,7 @@ func (m *model) harm(e *watch.Entry, v verdict.Verdict) string {
 	case v.State == verdict.Dead:
 		return "nobody: its holder is gone"
 	case e.Kind == watch.Lease:
-		return m.leaseHarm(e, h)
+		return m.leaseHarm(e, h, v)
 	}
 	who := fmt.Sprintf("pid %d", e.PID())
 	if h.Host != "" && e.Seen().Proc.Answer != proc.Alive {
@@ -235,7 +235,7 @@ func (m *model) harm(e *watch.Entry, v verdict.Verdict) string {
 }
 
 // leaseHarm says whose agent ends with a lease, and what else its process has.
-func (m *model) leaseHarm(e *watch.Entry, h *verdict.Holder) string {
+func (m *model) leaseHarm(e *watch.Entry, h *verdict.Holder, v verdict.Verdict) string {
 	others := 0
 	for _, other := range m.fresh.Entries {
 		if oh := other.Holder(); other.Kind == watch.Lease && oh != nil && other.PID() == e.PID() && strings.EqualFold(oh.Host, h.Host) {
@@ -246,7 +246,15 @@ func (m *model) leaseHarm(e *watch.Entry, h *verdict.Holder) string {
 	if h.Channel == "holdfast" {
 		server = "is a holdfast that claimed it"
 	}
-	return fmt.Sprintf("this ends the agent %s within 5s, if it runs; pid %d %s and holds %s", e.Place(), e.PID(), server, text.Count(others, "lease"))
+	ends := "within 5s"
+	switch v.State {
+	case verdict.Live, verdict.Late: // it is seen to run
+	case verdict.Stopped:
+		ends += " of its going on"
+	default:
+		ends += ", if it runs"
+	}
+	return fmt.Sprintf("this ends the agent %s %s; pid %d %s and holds %s", e.Place(), ends, e.PID(), server, text.Count(others, "lease"))
 }
 
 // breaking says what is under way.

@@ -187,7 +187,7 @@ func TestPlanCountsWhatTheServerHolds(t *testing.T) {
 	d := opened(t, 140, 40)
 	d.choose("researcher")
 	d.plans("B")
-	d.wants("this ends the agent researcher within 5s, if it runs; pid 48213 is the AgentMux server and holds 3 leases")
+	d.wants("this ends the agent researcher within 5s; pid 48213 is the AgentMux server and holds 3 leases")
 }
 
 func TestNameIsTypedAndNeverPasted(t *testing.T) {
@@ -456,5 +456,20 @@ func TestFooterOffersWhatMakesSense(t *testing.T) {
 		if s := strings.Join(got, " "); s != want {
 			t.Errorf("%s: %q, want %q", entry, s, want)
 		}
+	}
+}
+
+func TestPlanSaysWhoDiesAsFarAsThatIsSeen(t *testing.T) {
+	for id, want := range map[string]string{
+		"researcher": "this ends the agent researcher within 5s; pid 48213",
+		"planner":    "this ends the agent planner within 5s; pid 48213",
+		"sleeper":    "this ends the agent sleeper within 5s of its going on; pid 48377",
+		"far":        "this ends the agent far within 5s, if it runs; pid 1442",
+		"reviewer":   "this ends the agent reviewer within 5s, if it runs; pid 46120",
+	} {
+		d := opened(t, 140, 40)
+		d.choose(id)
+		d.plans("B")
+		d.wants(want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -80,10 +81,26 @@ func (m *model) processLines(r *row, w int) []string {
 	if d.CPUPercent > 0 || d.MemoryRSS > 0 {
 		fact("uses", fmt.Sprintf("%.1f %% CPU over its life, %s of memory", d.CPUPercent, bytesWord(d.MemoryRSS)))
 	}
-	for i, parent := range d.Parents {
-		fact("parent", fmt.Sprintf("%s%d %s", strings.Repeat("  ", i), parent.PID, parent.Name))
-	}
+	lines = append(lines, m.treeLines(d, w)...)
 	return append(lines, m.shared(r, w)...)
+}
+
+// treeLines are the ancestors of a process, the first one first, each deeper than the one before, and itself.
+func (m *model) treeLines(d *proc.Details, w int) []string {
+	if len(d.Parents) == 0 {
+		return nil
+	}
+	const step = 2
+	p, head := m.paint, "tree"
+	line := append([]proc.Process{d.Process}, d.Parents...)
+	slices.Reverse(line)
+	var lines []string
+	for i, of := range line {
+		l := p.line(w).to(3).put(faint, head).to(min(3+factWidth+i*step, w/2)) // half of a narrow line is left to the names
+		lines = append(lines, l.put(plain, p.Safe(fmt.Sprintf("%d %s", of.PID, of.Name))).String())
+		head = ""
+	}
+	return lines
 }
 
 // shared are who waits for the entry, and the other entries of the same process.

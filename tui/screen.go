@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -52,7 +53,7 @@ type Screen struct {
 	Claimant lease.Claimant // who claims, for leases that the screen takes
 
 	ASCII   bool   // draw with ASCII only
-	Theme   string // one of Themes; "": the first
+	Theme   string // a name that ThemeOf knows; any other is the first
 	NoColor bool   // no colours and no other attributes; the words, symbols and the cursor's mark remain
 	Demo    string // a line that is always shown, as where the playground lies; "": none
 	// Multiplexer is what the terminal is shown in, which what is copied has to get through: "tmux", "screen", or "" for
@@ -84,7 +85,19 @@ type seams struct {
 
 // Themes are the names of the colour themes: the terminal's own colours, colours that people who confuse red
 // with green can tell apart, and none but bold and dim.
-func Themes() []string { return []string{"default", "colorblind", "mono"} }
+func Themes() []string { return []string{"default", colourBlind, "mono"} }
+
+const colourBlind = "colour-blind"
+
+// ThemeOf returns the name in Themes that is meant by a name: colour-blind may be written without its hyphen, and as
+// Americans write it. ok is false for what names no theme.
+func ThemeOf(name string) (theme string, ok bool) {
+	switch name {
+	case "color-blind", "colourblind", "colorblind":
+		name = colourBlind
+	}
+	return name, slices.Contains(Themes(), name)
+}
 
 // ExitError says that the screen ended otherwise than by its user's wish, and how the process should exit.
 type ExitError struct {

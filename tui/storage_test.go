@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -397,6 +398,15 @@ func TestSweepOnDisk(t *testing.T) {
 	d.see(look(t, k.w))
 	d.press("4")
 	d.wants("litter 1/2")
+	const sweeps = "next W sweep temps away (plan first)"
+	if strings.Contains(d.screenText(), sweeps) {
+		t.Error("W is named for a token that no sweep removes")
+	}
+	d.choose(temp)
+	d.wants(sweeps)
+	d.press("enter")
+	d.wants(sweeps)
+	d.press("z")
 	d.plans("W")
 	d.wants("1 temp to remove, 1 token to leave")
 	d.wants("--temps --yes")

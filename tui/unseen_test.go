@@ -179,3 +179,20 @@ func TestJudgementEndsWithTheSight(t *testing.T) {
 		t.Errorf("seen it is %v, unseen %v", a, b)
 	}
 }
+
+// What is gone is told by the name that a person knows it by, which only the picture before it has.
+func TestAnEventTellsWhatIsGoneByItsName(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		d := opened(t, 140, 40)
+		if paused {
+			d.press("p")
+		}
+		w := &world{at: noon.Add(time.Second), seq: 1}
+		w.lease("researcher", 0, alive(48213), nil)
+		d.see(w.snapshot())
+		if paused {
+			d.press("p")
+		}
+		d.wants("gone web-app index/8eb3d10c88aa02f1/cache.lock")
+	}
+}

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"holdfast/fslock/proc"
 	"holdfast/fslock/verdict"
+	"holdfast/tui/text"
 	"holdfast/watch"
 )
 
@@ -214,7 +216,7 @@ func TestNextStepIsCopied(t *testing.T) {
 	if got := d.press("c"); len(got) != 0 {
 		t.Errorf("c gave %+v for what needs nothing", got)
 	}
-	d.wants("No command is needed for researcher")
+	d.wants("researcher needs no command")
 }
 
 func TestClipboardGetsThroughMultiplexers(t *testing.T) {
@@ -239,5 +241,119 @@ func TestClipboardGetsThroughMultiplexers(t *testing.T) {
 	}
 	if whole != clipboardSequence(long, "") {
 		t.Error("the pieces are not the whole")
+	}
+}
+
+// In the litter view a token has a row of its own: what its key is for is told there as on the row of its lock.
+func TestATokensRowNamesTheKeyThatRemovesIt(t *testing.T) {
+	const step = "next B remove this token (plan first)"
+	for _, size := range [][2]int{{80, 24}, {140, 40}} {
+		d := opened(t, size[0], size[1])
+		d.press("4")
+		if kind := d.current().entry.Kind; kind != watch.Token {
+			t.Fatalf("the cursor is on a %v", kind)
+		}
+		d.wants(step)
+		d.press("enter")
+		d.wants(step)
+		d.press("esc")
+		if d.press("B"); d.dialog == nil || d.dialog.target.ref != d.current().ref() {
+			t.Errorf("B opened %+v", d.dialog)
+		}
+		d.press("esc")
+		d.readOnly = true
+		if strings.Contains(d.screenText(), "B remove") {
+			t.Errorf("a key is named that does nothing:\n%s", d.view())
+		}
+	}
+}
+
+// The names of the tabs are whole at every size that shows the detail: cut to some letters they say nothing, and left out
+// nobody knows of them.
+func TestTheTabsAreNamedAndStayWithTheZoom(t *testing.T) {
+	for _, size := range [][2]int{{50, 10}, {50, 12}, {79, 24}, {80, 24}, {119, 30}, {120, 24}, {121, 24}, {128, 24}, {129, 24}, {140, 40}, {300, 60}} {
+		d := opened(t, size[0], size[1])
+		for _, id := range []string{"researcher", storage + "/inspect/8eb3d10c88aa02f1/writer.lease"} {
+			d.choose(id)
+			for tab, names := range []string{
+				"[Overview] Process History Raw", "Overview [Process] History Raw", "Overview Process [History] Raw", "Overview Process History [Raw]",
+			} {
+				if d.layout().detail.h > 0 {
+					d.wants(names)
+				}
+				for _, keys := range [][2]string{{"z", "z"}, {"enter", "esc"}} {
+					d.press(keys[0])
+					d.wants(names)
+					if !strings.Contains(d.screenText(), text.Head(d.current().name, 5)) {
+						t.Errorf("whose whole detail it is, is not told:\n%s", d.view())
+					}
+					d.press(keys[1])
+					if d.zoomed || int(d.tab) != tab {
+						t.Errorf("%s %s at %v left the tab %v", keys[0], keys[1], size, d.tab)
+					}
+				}
+				checkPicture(t, d.model)
+				d.press("]")
+			}
+		}
+	}
+}
+
+func TestTheShortDetailOfABlockedLock(t *testing.T) {
+	d := opened(t, 80, 24)
+	d.choose(storage + "/inspect/8eb3d10c88aa02f1/writer.lease")
+	d.wants("clears at the next attempt, but a token of pid 377 on old-host blocks it next B remove that token (plan first) y copy path enter more")
+	d.press("enter")
+	d.wants("token unknown of pid 377 on old-host, 2h 0m old: blocks for ever")
+	d.wants("B removes it")
+}
+
+// The keys behind a command are what a person at this screen needs of the line; c copies the command whole.
+func TestALongCommandLeavesTheKeysInSight(t *testing.T) {
+	d := opened(t, 80, 24)
+	s := everything(noon)
+	s.Seq, s.Roots[0].ChosenBy = 2, "argument"
+	s.Roots[0].Path = registry
+	for _, e := range s.Entries {
+		if e.ID == "relay" {
+			f := *e.Subject.(*verdict.LeaseFacts)
+			e.ID = strings.Repeat("a-long-name-", 12)
+			f.ID, e.Subject = e.ID, &f
+		}
+	}
+	d.see(s)
+	d.choose(strings.Repeat("a-long-name-", 12))
+	d.wants("next holdfast claim a-long-name-")
+	d.wants("y copy path enter more")
+	checkPicture(t, d.model)
+}
+
+func TestTheProcessIsShownAtTheEndOfItsTree(t *testing.T) {
+	s := screenFor()
+	s.NoColor = true
+	s.tests.describe = func(_ context.Context, pid int) (proc.Details, error) {
+		d := proc.Details{Process: proc.Process{PID: pid, Name: "node"}, User: "ann", Parents: []proc.Process{{PID: 77, Name: "agent\x1bmux"}, {PID: 1, Name: "init"}}}
+		for i := range 14 {
+			d.Parents = slices.Insert(d.Parents, 1, proc.Process{PID: 500 + i, Name: "sh"})
+		}
+		return d, nil
+	}
+	for _, size := range [][2]int{{140, 40}, {120, 40}, {50, 12}} {
+		d := sit(t, s, size[0], size[1])
+		d.see(everything(noon))
+		d.choose("sleeper")
+		d.press("enter")
+		d.finish(d.press("]"))
+		d.press("z")
+		d.finish(d.press("z"))
+		lines := d.detailLines(d.layout().detail)
+		at := slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, "   tree      1 init") })
+		if at < 0 || !strings.HasPrefix(lines[at+1], "               500 sh") || !strings.HasPrefix(lines[at+2], "                 501 sh") {
+			t.Fatalf("at %v:\n%s", size, strings.Join(lines, "\n"))
+		}
+		if own := lines[at+16]; !strings.HasSuffix(own, " 48377 node") || strings.Contains(strings.Join(lines, ""), "\x1b") {
+			t.Errorf("at %v the tree ends with %q", size, own)
+		}
+		checkPicture(t, d.model)
 	}
 }

@@ -89,13 +89,13 @@ func (e *engine) openSource() {
 	}
 }
 
-// reasonOf says why the kernel does not tell of changes.
+// reasonOf says why the kernel does not tell of changes. What to raise comes first: the end is cut on a narrow screen.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return "no more directories can be watched: " + watchLimit
+		return watchLimit + ": no more directories can be watched"
 	case errors.Is(err, syscall.EMFILE):
-		return "no more watchers can be had: " + instanceLimit
+		return instanceLimit + ": no watcher can be had"
 	default:
 		return err.Error()
 	}

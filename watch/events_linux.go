@@ -4,5 +4,5 @@ package watch
 const (
 	eventMode     = "inotify"
 	watchLimit    = "fs.inotify.max_user_watches is reached"
-	instanceLimit = "fs.inotify.max_user_instances or the limit of open files is reached"
+	instanceLimit = "fs.inotify.max_user_instances (or open files) is reached"
 )

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -55,8 +56,20 @@ func TestAnInotifyLimitIsToldAndLeftAgain(t *testing.T) {
 	cmd.Args = append(cmd.Args, "-Ur", testBinary(t))
 	out, err := cmd.Output()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if err != nil || len(lines) != 3 || !strings.HasPrefix(lines[0], "poll no more directories can be watched") ||
+	if err != nil || len(lines) != 3 || !strings.HasPrefix(lines[0], "poll "+watchLimit+": ") ||
 		lines[1] != "polled" || strings.TrimSpace(lines[2]) != eventMode {
 		t.Errorf("%v, %q", err, lines)
+	}
+}
+
+// The end of a reason is cut where there is no room for it: what has to be raised stands at its beginning.
+func TestTheReasonBeginsWithTheSetting(t *testing.T) {
+	for err, want := range map[syscall.Errno]string{
+		syscall.ENOSPC: "fs.inotify.max_user_watches is reached: ",
+		syscall.EMFILE: "fs.inotify.max_user_instances (or open files) is reached: ",
+	} {
+		if got := reasonOf(os.NewSyscallError("inotify", err)); !strings.HasPrefix(got, want) {
+			t.Errorf("%v: %q", err, got)
+		}
 	}
 }

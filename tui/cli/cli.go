@@ -182,7 +182,7 @@ func (a *app) checkFlags() error {
 	default:
 		return usage("--color is auto, always or never, not %q", a.color)
 	}
-	if !slices.Contains(tui.Themes(), a.theme) {
+	if _, ok := tui.ThemeOf(a.theme); !ok {
 		return usage("--theme is one of %s, not %q", strings.Join(tui.Themes(), ", "), a.theme)
 	}
 	return nil

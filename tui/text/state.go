@@ -74,7 +74,7 @@ func (st Style) Marks(flags verdict.Flag, held time.Duration) string {
 }
 
 // Clears says in one clause when the next one can have it, for details: "in 13s at the earliest, at 14:02:42, if
-// nothing is renewed till then". It is "" for what nobody can have, and not made safe.
+// nothing is renewed". It is "" for what nobody can have, and not made safe.
 func Clears(v verdict.Verdict, now time.Time) string {
 	c := v.Claimable
 	in := Long(c.At.Sub(now) + time.Second - 1) // rounded up, as Signed does
@@ -86,7 +86,7 @@ func Clears(v verdict.Verdict, now time.Time) string {
 	case c.When == verdict.Blocked:
 		return "only when somebody acts: blocked by " + c.By
 	case c.When == verdict.At:
-		return fmt.Sprintf("in %s at the earliest, at %s, if nothing is renewed till then", in, c.At.Local().Format(time.TimeOnly))
+		return fmt.Sprintf("in %s at the earliest, at %s, if nothing is renewed", in, c.At.Local().Format(time.TimeOnly))
 	case c.When == verdict.Event && v.State == verdict.Stopped:
 		return "when its holder goes on and releases it, or dies"
 	case c.When == verdict.Event:

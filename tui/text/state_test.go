@@ -88,7 +88,7 @@ func TestClears(t *testing.T) {
 		{verdict.Dead, verdict.Claimable{By: "a token of old-host"}, "only when somebody acts: blocked by a token of old-host"},
 		{verdict.Dead, verdict.Claimable{By: "a token", At: soon}, "in 13s; till then blocked by a token"},
 		{verdict.Dead, verdict.Claimable{By: "a token", At: now.Add(-time.Second)}, "only when somebody acts: blocked by a token"},
-		{verdict.Live, verdict.Claimable{When: verdict.At, At: soon}, "in 13s at the earliest, at 14:02:41, if nothing is renewed till then"},
+		{verdict.Live, verdict.Claimable{When: verdict.At, At: soon}, "in 13s at the earliest, at 14:02:41, if nothing is renewed"},
 		{verdict.Live, verdict.Claimable{When: verdict.Event}, "when its holder releases it or dies"},
 		{verdict.Stopped, verdict.Claimable{When: verdict.Event}, "when its holder goes on and releases it, or dies"},
 		{verdict.Free, verdict.Claimable{When: verdict.Now}, "now: nobody holds it"},
