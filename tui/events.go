@@ -23,10 +23,10 @@ const (
 )
 
 // record adds what changed to the events. Names are looked up in the snapshots before and after the change.
-func (m *model) record(changes []watch.Change, older *watch.Snapshot) {
+func (m *model) record(changes []watch.Change) {
 	changes = changes[max(0, len(changes)-maxEvents):]
 	for i := range changes {
-		e := m.eventOf(&changes[i], older)
+		e := m.eventOf(&changes[i])
 		if changes[i].Event == watch.Renewed {
 			m.renewals = lastOf(append(m.renewals, e), maxRenewals)
 		} else {
@@ -64,18 +64,12 @@ func countChanges(changes []watch.Change) int {
 	return n
 }
 
-func (m *model) eventOf(c *watch.Change, older *watch.Snapshot) event {
+func (m *model) eventOf(c *watch.Change) event {
 	e := event{at: c.Time, tone: plain}
-	entry := m.find(ref{c.Kind, c.Path})
-	if entry == nil && older != nil { // gone: only the picture before it has its name
-		if at := slices.IndexFunc(older.Entries, func(e *watch.Entry) bool { return e.Kind == c.Kind && e.Path == c.Path }); at >= 0 {
-			entry = older.Entries[at]
-		}
+	s := c.Event
+	if c.Entry != nil {
+		s += " " + c.Entry.Title()
 	}
-	if entry == nil {
-		entry = &watch.Entry{Root: c.Root, Path: c.Path, ID: c.ID}
-	}
-	s := c.Event + " " + entry.Title()
 	states := func() string {
 		if c.From == c.To {
 			return text.Word(c.To)

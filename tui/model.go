@@ -294,7 +294,7 @@ func (m *model) show(changes []watch.Change) {
 		m.since = m.snap.Time
 	}
 	came, gone := m.follow(older)
-	m.record(changes, older)
+	m.record(changes)
 	m.dropMarks()
 	m.refit(came, gone)
 	if older == nil {

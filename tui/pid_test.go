@@ -32,7 +32,7 @@ func TestASandboxedHolderIsNamedByThePidThatItHasHere(t *testing.T) {
 	d := sit(t, screenFor(), 140, 40)
 	d.see(&watch.Snapshot{Time: noon, Roots: s.Roots, Observer: s.Observer})
 	d.tellAt(delivery{snapshot: s, changes: []watch.Change{{
-		Time: noon, Event: watch.Renewed, Kind: e.Kind, Root: e.Root, Path: e.Path, To: e.Verdict.State, Holder: e.Holder(), PID: e.PID(),
+		Time: noon, Event: watch.Renewed, Kind: e.Kind, Root: e.Root, Path: e.Path, To: e.Verdict.State, Holder: e.Holder(), PID: e.PID(), Entry: e,
 	}}}, noon)
 	d.wants("renewed boxed.lock pid 3050")
 	d.press("/")

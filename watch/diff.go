@@ -37,6 +37,9 @@ type Change struct {
 	// Holder is who holds it now; for Gone, who held it. Nil: nobody, or not readable.
 	Holder *verdict.Holder
 	PID    int // of that holder, as Entry.PID tells it
+	// Entry is the entry of the newer snapshot; for Gone, of the older one. Nil for Watch. Whoever keeps it keeps all
+	// that was read of it.
+	Entry *Entry
 }
 
 // Diff tells what changed from one snapshot to the next: roots first, then entries in the order of the newer
@@ -85,6 +88,7 @@ func changeOf(now time.Time, event string, was, e *Entry) Change {
 	c := Change{
 		Time: now, Event: event, Kind: e.Kind, Root: e.Root, Path: e.Path, ID: e.ID,
 		To: e.Verdict.State, Cause: e.Verdict.Cause, Sentence: e.Verdict.Sentence, Holder: e.Holder(), PID: e.PID(),
+		Entry: e,
 	}
 	if was != nil {
 		c.From = was.Verdict.State

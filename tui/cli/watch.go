@@ -227,27 +227,21 @@ func (w *watching) tell(s *watch.Snapshot, put func(line []byte) error) error {
 		}
 	}
 	enc := &encoder{sessions: w.sessions, describe: describe} // not for long: processes come and go
-	were, are := finder(older.Entries), finder(s.Entries)
 	changes := watch.Diff(older, s)
 	var b bytes.Buffer
 	for i := range changes {
-		c, find := &changes[i], are
-		switch c.Event {
-		case watch.Renewed:
-			if !w.all {
-				continue
-			}
-		case watch.Gone:
-			find = were
+		c := &changes[i]
+		if c.Event == watch.Renewed && !w.all {
+			continue
 		}
 		b.Reset()
-		switch e := find(c); {
+		switch {
 		case w.json:
-			writeJSON(&b, enc.change(c, e))
+			writeJSON(&b, enc.change(c))
 		case w.plain:
-			w.sentence(&b, c, e)
+			w.sentence(&b, c)
 		default:
-			w.columns(&b, c, e)
+			w.columns(&b, c)
 		}
 		if err := put(b.Bytes()); err != nil {
 			return err
@@ -304,22 +298,8 @@ func (w *watching) tilde(path string) string {
 	return w.style().Safe(path)
 }
 
-// finder finds the entries of changes that come in the same order.
-func finder(entries []*watch.Entry) func(c *watch.Change) *watch.Entry {
-	return func(c *watch.Change) *watch.Entry {
-		for c.Event != watch.Watch && len(entries) > 0 {
-			e := entries[0]
-			entries = entries[1:]
-			if e.Kind == c.Kind && e.Path == c.Path {
-				return e
-			}
-		}
-		return &watch.Entry{Kind: c.Kind, Root: c.Root, Path: c.Path, ID: c.ID}
-	}
-}
-
-// change encodes one change of an entry, which is from the snapshot after it, or before it if the entry is gone.
-func (e *encoder) change(c *watch.Change, of *watch.Entry) jsonChange {
+// change encodes one change.
+func (e *encoder) change(c *watch.Change) jsonChange {
 	j := jsonChange{
 		Schema: schema, TimeMS: c.Time.UnixMilli(), Event: c.Event, Root: c.Root, Path: c.Path, PathB64: inexact(c.Path), ID: c.ID,
 		Cause: c.Cause, Sentence: c.Sentence,
@@ -332,7 +312,7 @@ func (e *encoder) change(c *watch.Change, of *watch.Entry) jsonChange {
 		j.To = c.To.String()
 	}
 	if c.Event != watch.Watch {
-		j.Kind, j.Holder = c.Kind.String(), e.holder(of)
+		j.Kind, j.Holder = c.Kind.String(), e.holder(c.Entry)
 	}
 	if j.Holder != nil && c.Event == watch.Gone {
 		j.Holder.Process = nil // of which nothing is known since
@@ -358,12 +338,12 @@ func (w *watching) title(e *watch.Entry) string {
 func (w *watching) fit(name string) { w.width = max(w.width, min(text.Width(name), maxName)) }
 
 // columns prints a change as a line in columns.
-func (w *watching) columns(b *bytes.Buffer, c *watch.Change, e *watch.Entry) {
+func (w *watching) columns(b *bytes.Buffer, c *watch.Change) {
 	const stateWidth = len("LATE -> ! EXPIRED") // of nearly all
 	st := w.style()
 	kind, name, state := "-", w.tilde(c.Path), ""
 	if c.Event != watch.Watch {
-		kind, name = c.Kind.String(), w.title(e)
+		kind, name = c.Kind.String(), w.title(c.Entry)
 		w.fit(name)
 	}
 	shown := c.To
@@ -380,17 +360,20 @@ func (w *watching) columns(b *bytes.Buffer, c *watch.Change, e *watch.Entry) {
 	if c.Event != watch.Watch && text.Color(w.color, w.Getenv, w.Output) {
 		state = text.Colour(shown, state)
 	}
-	fmt.Fprintf(b, "%s %-8s %-5s %s %s %s\n", c.Time.Local().Format(time.TimeOnly), c.Event, kind, pad(name, w.width), state, w.says(c, e))
+	fmt.Fprintf(b, "%s %-8s %-5s %s %s %s\n", c.Time.Local().Format(time.TimeOnly), c.Event, kind, pad(name, w.width), state, w.says(c))
 }
 
 // says is a change's sentence, and who had what is gone. It is safe, and what a record says in it short.
-func (w *watching) says(c *watch.Change, e *watch.Entry) string {
+func (w *watching) says(c *watch.Change) string {
 	says := c.Sentence
 	if c.Event == watch.Gone && c.Holder != nil {
 		says += " " + whoHas(c) + " had it."
 	}
 	st := w.style()
-	return st.Safe(shortenerOf(st, e).Replace(says))
+	if c.Entry == nil {
+		return st.Safe(says)
+	}
+	return st.Safe(shortenerOf(st, c.Entry).Replace(says))
 }
 
 func whoHas(c *watch.Change) string {
@@ -401,8 +384,8 @@ func whoHas(c *watch.Change) string {
 }
 
 // sentence prints a change as a person would say it.
-func (w *watching) sentence(b *bytes.Buffer, c *watch.Change, e *watch.Entry) {
-	st, at, says := w.style(), c.Time.Local().Format(time.TimeOnly), w.says(c, e)
+func (w *watching) sentence(b *bytes.Buffer, c *watch.Change) {
+	st, at, says := w.style(), c.Time.Local().Format(time.TimeOnly), w.says(c)
 	if c.Event == watch.Watch {
 		fmt.Fprintf(b, "%s %s: %s\n", at, w.tilde(c.Path), says)
 		return
@@ -416,7 +399,7 @@ func (w *watching) sentence(b *bytes.Buffer, c *watch.Change, e *watch.Entry) {
 	case c.Event == watch.Changed:
 		what += ", still " + c.To.String()
 	case c.Event != watch.Gone && c.Holder != nil: // taken or renewed
-		what += " by " + st.Safe(shortenerOf(st, e).Replace(whoHas(c)))
+		what += " by " + st.Safe(shortenerOf(st, c.Entry).Replace(whoHas(c)))
 	}
-	fmt.Fprintf(b, "%s %s, a %s: %s. %s\n", at, w.title(e), c.Kind, what, says)
+	fmt.Fprintf(b, "%s %s, a %s: %s. %s\n", at, w.title(c.Entry), c.Kind, what, says)
 }
