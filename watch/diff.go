@@ -221,7 +221,7 @@ func diffRoots(older, newer *Snapshot) []Change {
 }
 
 func rootSentence(was, r Root) string {
-	const missing = "missing"
+	const missing, file = "missing", "file"
 	reason := ""
 	if r.Reason != "" {
 		reason = ": " + r.Reason
@@ -231,6 +231,8 @@ func rootSentence(was, r Root) string {
 		return "This root is missing" + reason + ". It is waited for."
 	case was.Kind == missing:
 		return fmt.Sprintf("This root is there now (%s), watched by %s%s.", r.Kind, r.Watch, reason)
+	case was.place != r.place && r.Kind != file && was.Kind != file:
+		return fmt.Sprintf("Another directory is in this root's place now (%s), watched by %s%s.", r.Kind, r.Watch, reason)
 	case was.Watch != r.Watch || was.Reason != r.Reason:
 		return fmt.Sprintf("This root is watched by %s%s.", r.Watch, reason)
 	case was.Kind != r.Kind:

@@ -150,6 +150,11 @@ func TestChangesOfRootsAndPlacesAreWatchEvents(t *testing.T) {
 		},
 		{good, with(func(r *Root) { r.Kind = "plain" }), "This root is plain now."},
 		{good, with(func(r *Root) { r.FS = "tmpfs" }), "This root lies on tmpfs now."},
+		{
+			good, with(func(r *Root) { r.place, r.Kind = place{dev: 1, ino: 2}, "plain" }),
+			"Another directory is in this root's place now (plain), watched by " + eventMode + ".",
+		},
+		{good, with(func(r *Root) { r.place, r.Kind = place{dev: 1, ino: 2}, "file" }), "This root is file now."},
 	} {
 		changes := Diff(&Snapshot{Roots: []Root{c.from}}, &Snapshot{Roots: []Root{c.to}})
 		if c.want == "" {

@@ -193,6 +193,9 @@ func (w *Watcher) lookAt(ctx context.Context, i int, known func(key) *Entry) *ro
 		return look
 	}
 	look.place, _ = placeOf(layout.Root)
+	if !layout.Kind.Has(sweep.File) {
+		look.root.place = look.place
+	}
 	look.path = layout.Root
 	look.root.FS, look.root.Local = w.fileSystem(layout.Root)
 	if !look.root.Local {

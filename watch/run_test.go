@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -249,6 +250,38 @@ func TestAMissingRootIsWaitedForAndAReplacedOnePickedUp(t *testing.T) {
 	r.until(func(s *Snapshot) bool { return s.Roots[0].Kind == "missing" && len(s.Entries) == 0 })
 }
 
+// Nothing tells of a link that leads elsewhere, and both places look alike.
+func TestALinkThatLeadsElsewhereIsToldOfTheRoot(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	dir := t.TempDir()
+	root, next := filepath.Join(dir, "root"), filepath.Join(dir, "next")
+	self := proc.Local().Self()
+	for _, name := range []string{"one", "two"} {
+		putLease(t, filepath.Join(dir, name, "leases"), newLease(self, name, time.Now()))
+	}
+	for link, to := range map[string]string{root: "one", next: "two"} {
+		if err := os.Symlink(filepath.Join(dir, to), link); err != nil {
+			t.Skip(err)
+		}
+	}
+	r := start(t, &Watcher{Roots: []Root{{Path: root}}})
+	defer r.stop()
+	has := func(name string) func(*Snapshot) bool {
+		return func(s *Snapshot) bool { return len(s.Entries) == 1 && s.Entries[0].ID == name }
+	}
+	first := r.until(has("one"))
+	if err := os.Rename(next, root); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, c := range Diff(first, r.until(has("two"))) {
+		told = append(told, c.Event+" "+c.Sentence)
+	}
+	if len(told) != 3 || !strings.HasPrefix(told[0], "watch Another directory is in this root's place now (agentmux)") {
+		t.Errorf("%q", told)
+	}
+}
+
 func TestDirectoriesOfLeasesMayComeLater(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	root := t.TempDir()
@@ -280,12 +313,21 @@ func TestARootThatIsAFileIsWatched(t *testing.T) {
 	r := start(t, &Watcher{Roots: []Root{{Path: lock}}})
 	defer r.stop()
 	r.until(func(s *Snapshot) bool { return is(s, lock, verdict.Live) })
+	first := r.latest()
 	l.WriterEpoch = "writer-2"
-	putLock(t, lock, l)
-	r.until(func(s *Snapshot) bool {
+	putLock(t, lock+".new", l)
+	if err := os.Rename(lock+".new", lock); err != nil {
+		t.Fatal(err)
+	}
+	second := r.until(func(s *Snapshot) bool {
 		e := find(s, lock)
 		return e != nil && e.Subject.Holder().WriterEpoch == "writer-2"
 	})
+	for _, c := range Diff(first, second) { // a root that is a file is another one with each beat that renames
+		if c.Event == Watch {
+			t.Errorf("told: %s", c.Sentence)
+		}
+	}
 	remove(t, lock)
 	r.until(func(s *Snapshot) bool { return s.Roots[0].Kind == "missing" })
 	putLock(t, lock, l)

@@ -83,6 +83,8 @@ type Root struct {
 	Watch    string        // "inotify" or "events", "poll", "none"
 	Every    time.Duration // between two looks of "poll"; 0 otherwise
 	Reason   string        // why it polls, or is missing; "" otherwise
+
+	place place // the directory at the path; a file is replaced with each beat
 }
 
 // EntryError is a place that could not be looked at; its neighbours are there all the same.
