@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"holdfast/fslock/disktest"
 	"holdfast/fslock/proc"
 	"holdfast/fslock/record"
 )
@@ -46,55 +44,12 @@ func BenchmarkInspectAllOf10000(b *testing.B) {
 		looking += time.Since(start)
 		b.StopTimer()
 		start = time.Now()
-		readFiles(b, paths)
+		disktest.ReadAll(b, paths)
 		reading += time.Since(start)
 		b.StartTimer()
 	}
 	b.ReportMetric(looking.Seconds()/reading.Seconds(), "ratio")
-	b.ReportMetric(float64(kept(&infos))/locks, "B/entry")
-}
-
-// kept is how many bytes of the heap what is dropped had kept.
-func kept[T any](dropped *T) uint64 {
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC() // what a pool kept goes with the second
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
-	runtime.KeepAlive(dropped)
-	var none T
-	*dropped = none
-	return before - heap()
-}
-
-func readFiles(b *testing.B, files []string) {
-	b.Helper()
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range max(4, runtime.GOMAXPROCS(0)) {
-		workers.Go(func() {
-			buf := make([]byte, record.MaxSize)
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(files) {
-					return
-				}
-				f, err := os.Open(files[i])
-				if err == nil {
-					_, err = f.Read(buf)
-					_ = f.Close()
-				}
-				if err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	workers.Wait()
+	b.ReportMetric(float64(disktest.Kept(&infos))/locks, "B/entry")
 }
 
 // BenchmarkInspect looks at one lock of this process, as is done of each heartbeat.

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"holdfast/fslock/disktest"
 	"holdfast/fslock/proc"
 	"holdfast/fslock/record"
 )
@@ -75,38 +73,11 @@ func benchmarkLook(b *testing.B, entries int) {
 				looking += time.Since(start)
 				b.StopTimer()
 				start = time.Now()
-				readAll(b, files)
+				disktest.ReadAll(b, files)
 				reading += time.Since(start)
 				b.StartTimer()
 			}
 			b.ReportMetric(looking.Seconds()/reading.Seconds(), "ratio")
 		})
 	}
-}
-
-func readAll(b *testing.B, files []string) {
-	b.Helper()
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range max(4, runtime.GOMAXPROCS(0)) {
-		workers.Go(func() {
-			buf := make([]byte, record.MaxSize)
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(files) {
-					return
-				}
-				f, err := os.Open(files[i])
-				if err == nil {
-					_, err = f.Read(buf)
-					_ = f.Close()
-				}
-				if err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	workers.Wait()
 }

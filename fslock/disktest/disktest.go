@@ -6,7 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -73,4 +76,48 @@ func SideBySide(b *testing.B, bare, ours func() error) {
 	b.ReportMetric(median[0], "us-bare")
 	b.ReportMetric(median[1], "us")
 	b.ReportMetric(median[1]/median[0], "x-bare")
+}
+
+// Kept is how many bytes of the heap what is dropped had kept.
+func Kept[T any](dropped *T) uint64 {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what a pool kept goes with the second
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	runtime.KeepAlive(dropped)
+	var none T
+	*dropped = none
+	return before - heap()
+}
+
+// ReadAll opens, reads and closes files, by several goroutines: what a look at them cannot do without.
+func ReadAll(b *testing.B, files []string) {
+	b.Helper()
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range max(4, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			buf := make([]byte, 1<<16)
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(files) {
+					return
+				}
+				f, err := os.Open(files[i])
+				if err == nil {
+					_, err = f.Read(buf)
+					_ = f.Close()
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
 }
