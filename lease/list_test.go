@@ -180,3 +180,63 @@ func TestErrorsTellWhatAPersonNeeds(t *testing.T) {
 		t.Error("a busy section is neither busy nor late")
 	}
 }
+
+// Of a lease that was looked at before, the counter is read again when it may be another one, and only then.
+func TestCounterThatIsKnownIsReadAgainOnlyWhenItChanged(t *testing.T) {
+	s := store(t)
+	path := s.path("a", counterSuffix)
+	write := func(data string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var known *verdict.LeaseFacts
+	look := func() (c verdict.Counter) {
+		t.Helper()
+		err := s.InspectEach(t.Context(), []string{"a"}, Each{
+			Tell:  func(_ int, info Info) { c = info.Facts.Counter; known = info.Facts },
+			Known: func(int) *verdict.LeaseFacts { return known },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	write("7\n")
+	time.Sleep(150 * time.Millisecond) // a stamp as new as the look is worth nothing
+	look()
+	known.Counter.Value = 70 // as nobody wrote it
+	if c := look(); c.Value != 70 {
+		t.Errorf("an unchanged one was read again: %d", c.Value)
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+	write("8\n") // of the same size
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if c := look(); c.Value != 8 {
+		t.Errorf("a changed one is %d", c.Value)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if c := look(); !c.Missing {
+		t.Errorf("one that went is %+v", c)
+	}
+	write("9\n")
+	if c := look(); c.Value != 9 || c.Missing {
+		t.Errorf("one that came is %+v", c)
+	}
+	// What could not be read has no stamp, as what is not there.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	known.Counter = verdict.Counter{Path: path, Problem: &record.Error{Op: "open", Path: path, Problem: record.Denied}}
+	if c := look(); !c.Missing || c.Problem != nil {
+		t.Errorf("one that could not be read and went is %+v", c)
+	}
+}

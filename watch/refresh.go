@@ -116,9 +116,6 @@ func (e *engine) lookWith(ctx context.Context, i int, known func(key) *Entry) bo
 	}
 	if old != nil && outOfSight(look.errors, look.path) {
 		look.root.Kind = old.root.Kind // what cannot be listed looks plain
-		if look.place == (place{}) {
-			look.root.place = old.root.place
-		}
 	}
 	e.update(r, r.outOfSight(changes), told, old)
 	spent = e.w.processorTime() - spent

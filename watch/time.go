@@ -85,7 +85,7 @@ func (e *engine) pass(ctx context.Context, now time.Time) (changed bool) {
 			delete(d.root.planned, d.key)
 		}
 		switch en := d.root.index[d.key]; {
-		case en == nil || !en.Unseen.IsZero():
+		case en == nil:
 		case turns(en).After(now):
 			e.plan(d.root, en)
 		case !turns(en).IsZero():
