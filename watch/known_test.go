@@ -10,6 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"holdfast/fslock/proc"
+	"holdfast/fslock/proc/proctest"
 	"holdfast/fslock/record"
 	"holdfast/fslock/verdict"
 )
@@ -163,5 +164,25 @@ func TestFilesOfAFlowAreLookedAtTogether(t *testing.T) {
 				t.Errorf("after %d files the next took %v", c.files, took)
 			}
 		})
+	}
+}
+
+func TestTheNumberOfOneWhoIsGoneIsAskedAboutMoreRarely(t *testing.T) {
+	world := machine()
+	lock := filepath.Join(t.TempDir(), "a.lock")
+	putLock(t, lock, newLock(holderOn(world), time.Now()))
+	world.Kill(100)
+	e := (&Watcher{Roots: []Root{{Path: lock}}, Table: world.Table()}).engine(nil)
+	e.source = newTold()
+	e.look(t.Context(), 0)
+	world.Change(func(m *proctest.Machine) { m.Procs = append(m.Procs, proctest.Proc{PID: 100, Start: 999}) })
+	found := 0
+	for range 2 * goneTicks {
+		if len(e.restless()) > 0 {
+			found++
+		}
+	}
+	if found != 2 {
+		t.Errorf("found %d times in %d", found, 2*goneTicks)
 	}
 }

@@ -34,6 +34,9 @@ const (
 	restFactor, lookFactor, scanFactor, pollFactor, tickFactor = 9, 4, 800, 20, 20
 )
 
+// goneTicks is how many times less often than others the processes are asked that are gone.
+const goneTicks = 5
+
 // flow is how many files, named by events and looked at together, are many.
 const flow = 8
 
@@ -180,6 +183,7 @@ type engine struct {
 	scanAt  time.Time       // of the next scan
 	asked   []chan struct{} // closed after it
 	tickAt  time.Time
+	ticks   int
 	flockAt time.Time
 
 	deaths *proc.Deaths

@@ -162,7 +162,12 @@ func (r *tracked) isElsewhere() bool {
 // restless are the files of entries of which a process is not what it was, or that must be watched without a gap.
 func (e *engine) restless() map[*tracked][]string {
 	table, odd := e.w.table().Batch(), make(map[sight]bool)
+	e.ticks++
 	for s := range e.sights {
+		// Who is gone does not come back, and that another process gets the number is told early enough.
+		if s.cause == proc.Gone && (s.pid+e.ticks)%goneTicks != 0 {
+			continue
+		}
 		if !s.agrees(table) {
 			odd[s] = true
 		}
